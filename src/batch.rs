@@ -1,0 +1,277 @@
+//! The staged work requests: a circle of them, linked and filled in advance.
+//!
+//! Opcode, length, scatter-gather element and links of an atomic write are set
+//! when the batch is made. Staging one stores its number, flags, target and
+//! payload, and nothing else. Another kind of request rewrites its slot, which
+//! gets its template back once it has been posted.
+
+#![allow(unsafe_code, reason = "requests point at one another, as the verbs ABI has it")]
+
+use core::fmt;
+use core::ptr;
+
+use crate::region::Target;
+use crate::slots::Slots;
+use crate::wr::{
+    SEND_INLINE, SEND_SIGNALED, SendWr, Sge, WR_ATOMIC_WRITE, WR_FLUSH, WR_RDMA_WRITE,
+};
+
+pub(crate) struct Batch<'m> {
+    wrs: Slots<'m, SendWr>,
+    sges: Slots<'m, Sge>,
+    words: Slots<'m, u64>,
+    /// The opcode and flags of an atomic write.
+    opcode: u32,
+    flags: u32,
+    /// Whether a staged request has overwritten its slot's template.
+    dirty: bool,
+}
+
+// SAFETY: the pointers in the requests lead into the batch's own memory, which
+// only the batch reaches and which moves with it.
+unsafe impl Send for Batch<'_> {}
+
+impl<'m> Batch<'m> {
+    /// Fills and links all requests. The three arrays must be equally long.
+    pub(crate) fn new(
+        wrs: Slots<'m, SendWr>,
+        sges: Slots<'m, Sge>,
+        words: Slots<'m, u64>,
+        native_atomic_write: bool,
+    ) -> Self {
+        debug_assert!(wrs.len() == sges.len() && wrs.len() == words.len());
+        let (opcode, flags) =
+            if native_atomic_write { (WR_ATOMIC_WRITE, 0) } else { (WR_RDMA_WRITE, SEND_INLINE) };
+        let mut batch = Batch { wrs, sges, words, opcode, flags, dirty: false };
+        for number in 0..u64::from(batch.len()) {
+            *batch.wrs.get_mut(number) = SendWr::ZERO;
+            batch.restore(number);
+        }
+        batch
+    }
+
+    pub(crate) fn len(&self) -> u32 {
+        self.wrs.len()
+    }
+
+    /// Stages an atomic write.
+    #[inline]
+    pub(crate) fn set_word(
+        &mut self,
+        number: u64,
+        wr_id: u64,
+        flags: u32,
+        target: Target,
+        word: u64,
+    ) {
+        *self.words.get_mut(number) = word;
+        let flags = flags | self.flags;
+        let wr = self.wrs.get_mut(number);
+        wr.wr_id = wr_id;
+        wr.send_flags = flags;
+        wr.remote_addr = target.address();
+        wr.rkey = target.rkey();
+    }
+
+    /// Stages a request that moves a registered buffer; with no buffer it moves
+    /// nothing.
+    pub(crate) fn set_buffer(&mut self, number: u64, request: BufferRequest) {
+        self.dirty = true;
+        let num_sge = i32::from(request.sge.is_some());
+        *self.sges.get_mut(number) = request.sge.unwrap_or_default();
+        let wr = self.wrs.get_mut(number);
+        wr.num_sge = num_sge;
+        wr.opcode = request.opcode;
+        wr.wr_id = request.wr_id;
+        wr.send_flags = request.flags;
+        wr.remote_addr = request.remote_addr;
+        wr.rkey = request.rkey;
+    }
+
+    /// Stages a native flush of `len` bytes.
+    pub(crate) fn set_flush(
+        &mut self,
+        number: u64,
+        mut request: BufferRequest,
+        kind: u32,
+        len: u64,
+    ) {
+        request.sge = None;
+        request.opcode = WR_FLUSH;
+        self.set_buffer(number, request);
+        let wr = self.wrs.get_mut(number);
+        wr.flush_kind = kind;
+        wr.flush_len = len;
+    }
+
+    /// Adds flags to a request that is staged and not posted.
+    pub(crate) fn add_flags(&mut self, number: u64, flags: u32) {
+        self.wrs.get_mut(number).send_flags |= flags;
+    }
+
+    /// The `count` requests from `head` on, their last one ending the chain.
+    /// [`relink`](Self::relink) must follow the post.
+    #[inline]
+    pub(crate) fn chain(&mut self, head: u64, count: u32) -> Chain<'_> {
+        debug_assert!(count > 0 && count <= self.len());
+        let last = head.wrapping_add(u64::from(count) - 1);
+        self.wrs.get_mut(last).next = ptr::null_mut();
+        Chain { batch: self, head, count }
+    }
+
+    /// Ties the end of a chain to its successor again, and gives the slots of
+    /// the `taken` oldest requests their template back, if any lost it.
+    #[inline]
+    pub(crate) fn relink(&mut self, head: u64, count: u32, taken: u32) {
+        let last = head.wrapping_add(u64::from(count) - 1);
+        self.wrs.get_mut(last).next = self.wrs.at(last.wrapping_add(1));
+        if self.dirty {
+            self.restore_taken(head, count, taken);
+        }
+    }
+
+    #[cold]
+    fn restore_taken(&mut self, head: u64, count: u32, taken: u32) {
+        for index in 0..taken {
+            self.restore(head.wrapping_add(u64::from(index)));
+        }
+        self.dirty = taken < count;
+    }
+
+    fn restore(&mut self, number: u64) {
+        let addr = self.words.at(number) as u64;
+        *self.sges.get_mut(number) = Sge { addr, length: 8, lkey: 0 };
+        let sg_list = self.sges.at(number);
+        let next = self.wrs.at(number.wrapping_add(1));
+        let wr = self.wrs.get_mut(number);
+        wr.next = next;
+        wr.sg_list = sg_list;
+        wr.num_sge = 1;
+        wr.opcode = self.opcode;
+    }
+}
+
+impl fmt::Debug for Batch<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Batch")
+            .field("len", &self.len())
+            .field("opcode", &self.opcode)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a request over a registered buffer needs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BufferRequest {
+    pub(crate) opcode: u32,
+    pub(crate) wr_id: u64,
+    pub(crate) flags: u32,
+    pub(crate) sge: Option<Sge>,
+    pub(crate) remote_addr: u64,
+    pub(crate) rkey: u32,
+}
+
+/// The work requests of one doorbell, in order; at least one.
+///
+/// A provider either hands [`first`](Self::first) to a verbs call, or walks
+/// [`requests`](Self::requests).
+#[derive(Debug)]
+pub struct Chain<'a> {
+    batch: &'a Batch<'a>,
+    head: u64,
+    count: u32,
+}
+
+impl<'a> Chain<'a> {
+    /// How many requests there are.
+    #[inline]
+    #[must_use]
+    #[allow(clippy::len_without_is_empty, reason = "a chain is never empty")]
+    pub fn len(&self) -> u32 {
+        self.count
+    }
+
+    /// The first request, as `ibv_post_send` takes it: linked to the others
+    /// through `next`, the last one's being null. It may be read and written
+    /// through until the post returns.
+    #[inline]
+    #[must_use]
+    pub fn first(&self) -> *mut SendWr {
+        self.batch.wrs.at(self.head)
+    }
+
+    /// The requests, in order.
+    #[inline]
+    pub fn requests(&self) -> impl ExactSizeIterator<Item = Request<'a>> + use<'a> {
+        let (batch, head) = (self.batch, self.head);
+        (0..self.count)
+            .map(move |index| Request { batch, number: head.wrapping_add(u64::from(index)) })
+    }
+
+    /// Hands the first `count` requests (at least 1, at most all) to `post`, as
+    /// a chain that ends with the last of them, and mends the link afterwards.
+    /// With `signal_last`, the last one is signaled for the length of the call.
+    ///
+    /// For providers that take a part of what they are given.
+    pub fn with_prefix<R>(
+        &self,
+        count: u32,
+        signal_last: bool,
+        post: impl FnOnce(Chain<'_>) -> R,
+    ) -> R {
+        let count = count.clamp(1, self.count);
+        let last = self.batch.wrs.at(self.head.wrapping_add(u64::from(count) - 1));
+        // SAFETY: `last` is an initialised request of the batch, which this
+        // chain borrows; no reference to it is held here.
+        let kept = unsafe { *last };
+        let signal = if signal_last { SEND_SIGNALED } else { 0 };
+        let ending = SendWr { next: ptr::null_mut(), send_flags: kept.send_flags | signal, ..kept };
+        // SAFETY: as above; the batch is reached through raw pointers, so the
+        // store invalidates nothing that the batch holds.
+        unsafe { *last = ending };
+        let result = post(Chain { batch: self.batch, head: self.head, count });
+        // SAFETY: as above.
+        unsafe { *last = kept };
+        result
+    }
+
+    /// The index in this chain of the request at `wr`, a pointer that a verbs
+    /// call gave back as `bad_wr`; `None` where it is none of them.
+    #[must_use]
+    pub fn index_of(&self, wr: *const SendWr) -> Option<u32> {
+        (0..self.count)
+            .find(|index| ptr::eq(self.batch.wrs.at(self.head.wrapping_add(u64::from(*index))), wr))
+    }
+}
+
+/// One work request of a [`Chain`].
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    batch: &'a Batch<'a>,
+    number: u64,
+}
+
+impl<'a> Request<'a> {
+    /// The request as the ABI has it.
+    #[inline]
+    #[must_use]
+    pub fn wr(&self) -> &'a SendWr {
+        self.batch.wrs.get(self.number)
+    }
+
+    /// Its only scatter-gather element, or `None` where it moves no bytes.
+    #[inline]
+    #[must_use]
+    pub fn sge(&self) -> Option<Sge> {
+        (self.wr().num_sge > 0).then(|| *self.batch.sges.get(self.number))
+    }
+
+    /// Its 8 bytes of payload, where they travel in the request: an inline
+    /// write or a native atomic write.
+    #[inline]
+    #[must_use]
+    pub fn word(&self) -> Option<u64> {
+        let wr = self.wr();
+        (wr.is_inline() || wr.opcode == WR_ATOMIC_WRITE).then(|| *self.batch.words.get(self.number))
+    }
+}

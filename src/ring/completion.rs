@@ -1,0 +1,241 @@
+//! What a ring tells of the requests that it retires.
+
+use super::*;
+
+/// One operation, finished one way or the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Completion {
+    /// What the caller gave when it was staged.
+    pub context: OpContext,
+    /// Its ticket.
+    pub ticket: Ticket,
+    /// What it was.
+    pub op: Op,
+    /// How it went.
+    pub outcome: Outcome,
+    /// How many operations of this ring it newly confirms, itself included if
+    /// it succeeded: all those staged before it that the caller has not been
+    /// told of. After seven [`Notify::OnError`] writes and one
+    /// [`Notify::Always`], the one completion confirms eight.
+    pub confirms: u64,
+}
+
+/// How an operation went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// It succeeded, and so did everything before it on the ring.
+    Confirmed,
+    /// It is the one that failed, with this status; whether it can have been
+    /// carried out all the same, [`WcStatus::may_have_executed`] tells.
+    Failed(WcStatus),
+    /// It was in flight when the ring failed: it may have been carried out or
+    /// not.
+    Unknown,
+    /// It was staged and never posted: it was not carried out.
+    Unposted,
+}
+
+impl Outcome {
+    /// Whether it is [`Confirmed`](Outcome::Confirmed).
+    #[must_use]
+    pub const fn is_confirmed(self) -> bool {
+        matches!(self, Outcome::Confirmed)
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Outcome::Confirmed => f.write_str("confirmed"),
+            Outcome::Failed(status) => write!(f, "failed: {status}"),
+            Outcome::Unknown => f.write_str("unknown: it may have been carried out"),
+            Outcome::Unposted => f.write_str("never posted"),
+        }
+    }
+}
+
+impl<P: Provider> Ring<'_, P> {
+    /// The one poll behind all others. `EACH` tells of silent successes too; it
+    /// ignores `room`, which then bounds nothing that matters.
+    #[inline]
+    pub(super) fn poll_up_to<const EACH: bool>(
+        &mut self,
+        room: usize,
+        each: &mut impl FnMut(Completion),
+    ) -> Result<usize, Error> {
+        let mut given = 0;
+        while given < room && !matches!(self.state, State::Dead(_)) {
+            let want = POLL_BATCH.min(room - given);
+            let polled = self.provider.poll(self.wcs.first_mut(want));
+            let got = match polled {
+                Ok(0) => break,
+                Ok(got) => got.min(want),
+                Err(fault) => {
+                    self.fail(State::Dead(Why::Device(fault)));
+                    break;
+                }
+            };
+            for index in 0..got {
+                let wc = self.wcs.get(index as u64);
+                let (wr_id, status, vendor_err) = (wc.wr_id, wc.status, wc.vendor_err);
+                given += self.take::<EACH>(wr_id, status, vendor_err, each);
+            }
+            if got < want {
+                break;
+            }
+        }
+        if self.state != State::Live {
+            return self.poll_failed(room, given, each);
+        }
+        Ok(given)
+    }
+
+    /// Takes one work completion in, and says how many completions it gave.
+    #[inline]
+    fn take<const EACH: bool>(
+        &mut self,
+        wr_id: u64,
+        status: WcStatus,
+        vendor_err: u32,
+        each: &mut impl FnMut(Completion),
+    ) -> usize {
+        // The generation first: a number alone may be that of an earlier ring.
+        let run =
+            if (wr_id ^ self.tag) >> 32 == 0 { self.flight.retire(wr_id as u32) } else { None };
+        let Some(run) = run else {
+            self.stale += 1;
+            return 0;
+        };
+        self.completions += 1;
+        if status != WcStatus::SUCCESS || self.state != State::Live {
+            return self.take_failure::<EACH>(run, status, vendor_err, each);
+        }
+        self.confirm(run);
+        if EACH {
+            return self.tell_each(run, each);
+        }
+        let record = self.records.get(run.last);
+        if record.notify == Notify::OnError || record.own {
+            return 0;
+        }
+        let (context, op) = (record.context, record.op);
+        each(self.completion(run.last, context, op, Outcome::Confirmed));
+        1
+    }
+
+    #[inline]
+    fn confirm(&mut self, run: Run) {
+        let next = run.last.wrapping_add(1);
+        self.confirmed = next;
+        if (next.wrapping_sub(self.flushed_to) as i64) >= 0 {
+            // No emulated flush is outstanding any more.
+            self.fence = 0;
+        }
+    }
+
+    #[inline]
+    fn completion(
+        &mut self,
+        number: u64,
+        context: OpContext,
+        op: Op,
+        outcome: Outcome,
+    ) -> Completion {
+        let confirms = self.confirmed.wrapping_sub(self.reported);
+        self.reported = self.confirmed;
+        Completion { context, ticket: Ticket(number), op, outcome, confirms }
+    }
+
+    fn tell(&mut self, number: u64, outcome: Outcome, each: &mut impl FnMut(Completion)) -> usize {
+        let record = *self.records.get(number);
+        if record.own {
+            return 0;
+        }
+        each(self.completion(number, record.context, record.op, outcome));
+        1
+    }
+
+    fn tell_each(&mut self, run: Run, each: &mut impl FnMut(Completion)) -> usize {
+        let count = run.last.wrapping_sub(run.first) + 1;
+        let mut given = 0;
+        for index in 0..count {
+            given += self.tell(run.first.wrapping_add(index), Outcome::Confirmed, each);
+        }
+        given
+    }
+
+    /// An error completion, or any completion after the first.
+    #[cold]
+    fn take_failure<const EACH: bool>(
+        &mut self,
+        run: Run,
+        status: WcStatus,
+        vendor_err: u32,
+        each: &mut impl FnMut(Completion),
+    ) -> usize {
+        let mut given = 0;
+        let earlier = run.last.wrapping_sub(run.first);
+        if self.errored {
+            // Behind the failure nothing succeeded for certain, and each request
+            // should have had a completion of its own.
+            for index in 0..earlier {
+                given += self.tell(run.first.wrapping_add(index), Outcome::Unknown, each);
+            }
+            return given + self.tell(run.last, Outcome::Unknown, each);
+        }
+        // Completions come in order, so what stands before this one succeeded.
+        if status == WcStatus::SUCCESS {
+            self.confirm(run);
+        } else if earlier > 0 {
+            self.confirm(Run { first: run.first, last: run.last.wrapping_sub(1) });
+        }
+        if EACH {
+            for index in 0..earlier {
+                given += self.tell(run.first.wrapping_add(index), Outcome::Confirmed, each);
+            }
+        }
+        let outcome = match status {
+            WcStatus::SUCCESS => Outcome::Confirmed,
+            WcStatus::WR_FLUSH_ERR => Outcome::Unknown,
+            status => Outcome::Failed(status),
+        };
+        if status != WcStatus::SUCCESS {
+            // A post whose extent was unknown leaves the ring draining; the
+            // first error completion then says where it stopped.
+            self.state = State::Draining(match self.failure() {
+                Some(why) => why,
+                None => Why::Completion { status, vendor_err },
+            });
+            self.flight.close();
+            self.errored = true;
+        }
+        let silent =
+            outcome.is_confirmed() && !EACH && self.records.get(run.last).notify == Notify::OnError;
+        if silent { given } else { given + self.tell(run.last, outcome, each) }
+    }
+
+    /// The end of a poll on a dead ring: gives back what completes no more, and
+    /// fails once there is nothing left.
+    #[cold]
+    fn poll_failed(
+        &mut self,
+        room: usize,
+        mut given: usize,
+        each: &mut impl FnMut(Completion),
+    ) -> Result<usize, Error> {
+        let dead = matches!(self.state, State::Dead(_));
+        while given < room && (dead || self.flight.in_flight() == 0) {
+            let Some((number, was_posted)) = self.flight.retire_oldest() else {
+                break;
+            };
+            let outcome = if was_posted { Outcome::Unknown } else { Outcome::Unposted };
+            given += self.tell(number, outcome, each);
+        }
+        match self.failure() {
+            Some(why) if given == 0 && self.is_idle() => Err(Error::Failed { why }),
+            _ => Ok(given),
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! Waiting for a request, with a bound.
+
+use super::*;
+
+/// How long to go on waiting. Asked after every poll that gave nothing.
+pub trait Patience {
+    /// Whether to poll once more.
+    fn more(&mut self) -> bool;
+}
+
+impl<F: FnMut() -> bool> Patience for F {
+    fn more(&mut self) -> bool {
+        self()
+    }
+}
+
+/// Waits as long as it takes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Forever;
+
+impl Patience for Forever {
+    fn more(&mut self) -> bool {
+        core::hint::spin_loop();
+        true
+    }
+}
+
+/// Waits for so many polls that give nothing.
+#[derive(Clone, Copy, Debug)]
+pub struct Polls(
+    /// How many more.
+    pub u64,
+);
+
+impl Patience for Polls {
+    fn more(&mut self) -> bool {
+        core::hint::spin_loop();
+        self.0 = self.0.saturating_sub(1);
+        self.0 > 0
+    }
+}
+
+/// Waits until a moment, spinning first and yielding the processor later.
+#[cfg(feature = "std")]
+#[derive(Debug)]
+pub struct Deadline {
+    at: std::time::Instant,
+    polls: u32,
+}
+
+#[cfg(feature = "std")]
+impl Deadline {
+    /// That long from now.
+    #[must_use]
+    pub fn after(duration: core::time::Duration) -> Self {
+        let now = std::time::Instant::now();
+        // A year is as good as for ever, and cannot overflow the clock.
+        let year = core::time::Duration::from_secs(365 * 24 * 3600);
+        Deadline { at: now + duration.min(year), polls: 0 }
+    }
+}
+
+#[cfg(feature = "std")]
+impl Patience for Deadline {
+    fn more(&mut self) -> bool {
+        self.polls = self.polls.wrapping_add(1);
+        core::hint::spin_loop();
+        if !self.polls.is_multiple_of(64) {
+            return true;
+        }
+        if self.polls > 4096 {
+            std::thread::yield_now();
+        }
+        std::time::Instant::now() < self.at
+    }
+}
+
+/// Why a wait ended without what was waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WaitError {
+    /// Patience ran out; the request may still complete.
+    TimedOut,
+    /// The ring refused or failed.
+    Ring(Error),
+}
+
+impl From<Error> for WaitError {
+    fn from(error: Error) -> Self {
+        WaitError::Ring(error)
+    }
+}
+
+impl fmt::Display for WaitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            WaitError::TimedOut => f.write_str("no completion within the time allowed"),
+            WaitError::Ring(error) => error.fmt(f),
+        }
+    }
+}
+
+impl core::error::Error for WaitError {}
+
+impl<P: Provider> Ring<'_, P> {
+    /// Waits until an operation is confirmed, giving every completion on the way
+    /// to `each`. Staged work is posted first, and where nothing in flight would
+    /// ever tell of the operation, the ring posts an empty signaled write of its
+    /// own that does.
+    ///
+    /// # Errors
+    /// [`WaitError::TimedOut`]; [`WaitError::Ring`] if the ring failed before
+    /// the operation was confirmed. Completions that were not given to `each`
+    /// by then are still there to be polled.
+    ///
+    /// ```
+    /// # use core::sync::atomic::AtomicU64;
+    /// # use farword::{AlignedOffset, Notify, OpContext, Polls, Ring, RingConfig, Usage, Word};
+    /// # use farword::soft::{InlineQp, QpConfig, SoftDevice};
+    /// # let memory = [const { AtomicU64::new(0) }; 8];
+    /// # let mut device = SoftDevice::new();
+    /// # let region = device.register(&memory, Usage::WRITE_DST)?.remote();
+    /// # let qp = InlineQp::boxed(&device, QpConfig::default())?;
+    /// # let mut ring = Ring::boxed(qp, RingConfig::default())?;
+    /// # let tail = region.target(AlignedOffset::ZERO)?;
+    /// let ticket = ring.atomic_write(tail, Word::le(1), Notify::OnError, OpContext::new(7))?;
+    /// ring.wait(ticket, Polls(1000), |_| {}).expect("it was posted and confirmed");
+    /// assert!(ring.is_confirmed(ticket));
+    /// # Ok::<(), farword::Error>(())
+    /// ```
+    pub fn wait(
+        &mut self,
+        ticket: Ticket,
+        mut patience: impl Patience,
+        mut each: impl FnMut(Completion),
+    ) -> Result<(), WaitError> {
+        while !self.is_confirmed(ticket) {
+            if let Some(why) = self.failure() {
+                return Err(Error::Failed { why }.into());
+            }
+            let posted = self.ring_for_waiting(ticket)?;
+            let given = self.poll_with(&mut each)?;
+            if given == 0 && !posted && !self.is_confirmed(ticket) && !patience.more() {
+                return Err(WaitError::TimedOut);
+            }
+        }
+        Ok(())
+    }
+
+    /// Posts what is staged and waits until nothing is in flight, giving every
+    /// completion to `each`. On a dead ring that is how all contexts come back:
+    /// should the flush completions not come in time, the ring is abandoned and
+    /// what was left is told of as [`Outcome::Unknown`].
+    ///
+    /// # Errors
+    /// [`WaitError::TimedOut`] on a live ring; [`WaitError::Ring`] with
+    /// [`Error::Failed`] on a dead one, every context having been given back.
+    pub fn drain(
+        &mut self,
+        mut patience: impl Patience,
+        mut each: impl FnMut(Completion),
+    ) -> Result<(), WaitError> {
+        while !self.is_idle() {
+            let last = Ticket(self.flight.next().wrapping_sub(1));
+            let posted = self.failure().is_none() && self.ring_for_waiting(last)?;
+            let given = self.poll_with(&mut each)?;
+            if given == 0 && !posted && !self.is_idle() && !patience.more() {
+                if self.failure().is_none() {
+                    return Err(WaitError::TimedOut);
+                }
+                self.abandon();
+            }
+        }
+        match self.failure() {
+            Some(why) => Err(Error::Failed { why }.into()),
+            None => Ok(()),
+        }
+    }
+
+    /// Posts what stands between the caller and news of `ticket`: what is
+    /// staged, and an empty signaled write where nothing signaled is in flight
+    /// at `ticket` or behind it. Says whether anything was posted.
+    fn ring_for_waiting(&mut self, ticket: Ticket) -> Result<bool, Error> {
+        let next = self.flight.next();
+        if !self.signaled_within(ticket.0, next) {
+            let unposted = self.flight.unposted();
+            if unposted > 0 {
+                // The last staged request can still be signaled itself.
+                let last = next.wrapping_sub(1);
+                self.batch.add_flags(last, SEND_SIGNALED);
+                self.records.get_mut(last).forced = true;
+                self.signaled += 1;
+            } else if let Some(number) = self.flight.stage() {
+                self.stage_own(number);
+            }
+            // Else the queue is full of posted requests, and one of the oldest
+            // quarter is signaled: polling makes room.
+        }
+        if self.flight.unposted() == 0 {
+            return Ok(false);
+        }
+        match self.doorbell() {
+            Ok(count) => Ok(count > 0),
+            // The provider is full for now: polling helps.
+            Err(Error::Full { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn stage_own(&mut self, number: u64) {
+        let mut record = Record::new(OpContext::new(0), Op::Write, Notify::OnError);
+        record.own = true;
+        record.forced = true;
+        *self.records.get_mut(number) = record;
+        self.signaled += 1;
+        let request = BufferRequest {
+            opcode: WR_RDMA_WRITE,
+            wr_id: self.wr_id(number),
+            flags: SEND_SIGNALED,
+            sge: None,
+            remote_addr: 0,
+            rkey: 0,
+        };
+        self.batch.set_buffer(number, request);
+    }
+
+    /// Whether a request from `from` up to, but not including, `to` is signaled.
+    fn signaled_within(&self, from: u64, to: u64) -> bool {
+        let count = to.wrapping_sub(from).min(u64::from(self.flight.occupied()));
+        (1..=count).any(|back| {
+            let number = to.wrapping_sub(back);
+            let record = self.records.get(number);
+            record.forced
+                || record.notify == Notify::Always
+                || number as u32 & self.window == self.window
+        })
+    }
+}

@@ -1,0 +1,136 @@
+//! A power-of-two array that is indexed by an ever-growing number.
+//!
+//! The memory is lent by the caller or, with `std`, boxed. It is reached
+//! through one raw pointer only, so that pointers into it that a provider was
+//! handed (a work request's `next` and `sg_list`) stay valid while the array's
+//! owner moves.
+
+#![allow(unsafe_code, reason = "index by mask without a bounds check; links between elements")]
+
+use core::fmt;
+use core::marker::PhantomData;
+use core::ptr::NonNull;
+
+use crate::error::Invalid;
+
+/// The longest array, so that an index fits 31 bits.
+pub(crate) const MAX_SLOTS: u64 = 1 << 20;
+
+pub(crate) struct Slots<'m, T> {
+    /// The first element. All `mask + 1` elements are initialised.
+    base: NonNull<T>,
+    /// The length, a power of two, less one.
+    mask: u32,
+    owned: bool,
+    lent: PhantomData<&'m mut [T]>,
+}
+
+// SAFETY: a `Slots` is the only way to its elements (they were lent as `&mut` or
+// boxed), so sending it sends them, as it would a `&mut [T]` or a `Box<[T]>`.
+unsafe impl<T: Send> Send for Slots<'_, T> {}
+
+impl<'m, T> Slots<'m, T> {
+    /// Over memory that the caller lends.
+    pub(crate) fn lent(memory: &'m mut [T]) -> Result<Self, Invalid> {
+        let mask = mask_for(memory.len() as u64)?;
+        Ok(Slots { base: NonNull::from(memory).cast(), mask, owned: false, lent: PhantomData })
+    }
+
+    /// Over memory of its own.
+    #[cfg(feature = "std")]
+    pub(crate) fn boxed(len: u32, mut fill: impl FnMut() -> T) -> Result<Self, Invalid> {
+        let mask = mask_for(u64::from(len))?;
+        let memory: std::boxed::Box<[T]> = (0..len).map(|_| fill()).collect();
+        let base = NonNull::from(std::boxed::Box::leak(memory)).cast();
+        Ok(Slots { base, mask, owned: true, lent: PhantomData })
+    }
+
+    pub(crate) fn len(&self) -> u32 {
+        self.mask + 1
+    }
+
+    /// The address of an element.
+    #[inline]
+    pub(crate) fn at(&self, number: u64) -> *mut T {
+        // SAFETY: the masked index is at most `mask`, and the allocation behind
+        // `base` has `mask + 1` elements, so the sum stays within it.
+        unsafe { self.base.as_ptr().add((number as u32 & self.mask) as usize) }
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, number: u64) -> &T {
+        // SAFETY: `at` is an initialised element of memory that this value alone
+        // reaches; `&self` keeps it from being changed for as long as the
+        // reference lives. Providers hold pointers to elements only during a
+        // post, in which the ring forms no reference.
+        unsafe { &*self.at(number) }
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, number: u64) -> &mut T {
+        // SAFETY: as for `get`, and `&mut self` makes the reference the only one.
+        unsafe { &mut *self.at(number) }
+    }
+
+    /// The first `count` elements (all of them, if there are fewer).
+    #[inline]
+    pub(crate) fn first_mut(&mut self, count: usize) -> &mut [T] {
+        let count = count.min(self.len() as usize);
+        // SAFETY: `count` initialised elements lie from `base` on, and
+        // `&mut self` makes the slice the only way to them.
+        unsafe { core::slice::from_raw_parts_mut(self.base.as_ptr(), count) }
+    }
+}
+
+fn mask_for(len: u64) -> Result<u32, Invalid> {
+    if len.is_power_of_two() && len <= MAX_SLOTS {
+        Ok(len as u32 - 1)
+    } else {
+        Err(Invalid::Depth { got: len, min: 1, max: MAX_SLOTS })
+    }
+}
+
+impl<T> Drop for Slots<'_, T> {
+    fn drop(&mut self) {
+        #[cfg(feature = "std")]
+        if self.owned {
+            let all = core::ptr::slice_from_raw_parts_mut(self.base.as_ptr(), self.len() as usize);
+            // SAFETY: `owned` is set by `boxed` alone, which leaked a box of
+            // `len` elements at `base`; nothing else frees it, and no reference
+            // into it outlives this value.
+            drop(unsafe { std::boxed::Box::from_raw(all) });
+        }
+        #[cfg(not(feature = "std"))]
+        debug_assert!(!self.owned);
+    }
+}
+
+impl<T> fmt::Debug for Slots<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Slots").field("len", &self.len()).field("owned", &self.owned).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_powers_of_two_are_taken() {
+        let mut memory = [0u8; 12];
+        for len in 0..12 {
+            let taken = Slots::lent(&mut memory[..len]).is_ok();
+            assert_eq!(taken, len.is_power_of_two(), "{len}");
+        }
+    }
+
+    #[test]
+    fn numbers_wrap_around_the_array() {
+        let mut memory = [0u32; 4];
+        let mut slots = Slots::lent(&mut memory).unwrap();
+        for number in u64::MAX - 3..=u64::MAX {
+            *slots.get_mut(number) = number as u32;
+        }
+        assert_eq!(slots.first_mut(9), [u32::MAX - 3, u32::MAX - 2, u32::MAX - 1, u32::MAX]);
+    }
+}

@@ -1,0 +1,267 @@
+//! The responder: carries one request out on the device's regions.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use crate::batch::Request;
+use crate::error::{Errno, WcStatus};
+use crate::region::Usage;
+use crate::soft::{Mode, REMOTE_READ, Registration, SoftDevice, flush_usage, memory};
+use crate::wr::{
+    SEND_FENCE, SEND_SIGNALED, WC_ATOMIC_WRITE, WC_FLUSH, WC_RDMA_READ, WC_RDMA_WRITE,
+    WR_ATOMIC_WRITE, WR_FLUSH, WR_RDMA_READ, WR_RDMA_WRITE,
+};
+
+/// The key of a queue pair's own 8 bytes, where emulated flushes read to.
+pub(super) const SCRATCH_LKEY: u32 = u32::MAX;
+
+/// A request as it stands in a send queue: all that it needs is in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Wqe {
+    pub(super) wr_id: u64,
+    pub(super) remote_addr: u64,
+    /// The word itself, the address of the local bytes, or a flush's length.
+    pub(super) data: u64,
+    pub(super) rkey: u32,
+    pub(super) lkey: u32,
+    pub(super) len: u32,
+    pub(super) kind: Kind,
+    pub(super) flags: u8,
+}
+
+/// What a request does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Kind {
+    WriteWord = 0,
+    AtomicWrite = 1,
+    Write = 2,
+    Read = 3,
+    FlushPersistent = 4,
+    FlushVisibility = 5,
+}
+
+impl Kind {
+    const ALL: [Kind; 6] = [
+        Kind::WriteWord,
+        Kind::AtomicWrite,
+        Kind::Write,
+        Kind::Read,
+        Kind::FlushPersistent,
+        Kind::FlushVisibility,
+    ];
+
+    #[cfg(feature = "std")]
+    pub(super) fn from_bits(bits: u8) -> Kind {
+        Kind::ALL[bits as usize % Kind::ALL.len()]
+    }
+
+    #[inline]
+    pub(super) fn wc_opcode(self) -> u32 {
+        match self {
+            Kind::WriteWord | Kind::Write => WC_RDMA_WRITE,
+            Kind::AtomicWrite => WC_ATOMIC_WRITE,
+            Kind::Read => WC_RDMA_READ,
+            Kind::FlushPersistent | Kind::FlushVisibility => WC_FLUSH,
+        }
+    }
+}
+
+impl Wqe {
+    /// Copies a posted request, its inline bytes with it.
+    ///
+    /// # Errors
+    /// `EINVAL` for one that no provider takes.
+    #[inline]
+    pub(super) fn copy(request: &Request<'_>) -> Result<Wqe, Errno> {
+        let wr = request.wr();
+        let mut wqe = Wqe {
+            wr_id: wr.wr_id,
+            remote_addr: wr.remote_addr,
+            data: 0,
+            rkey: wr.rkey,
+            lkey: 0,
+            len: 0,
+            kind: Kind::WriteWord,
+            flags: wr.send_flags as u8,
+        };
+        if let Some(word) = request.word() {
+            wqe.data = word;
+            wqe.len = request.sge().map_or(0, |sge| sge.length);
+            wqe.kind = match wr.opcode {
+                WR_RDMA_WRITE if wqe.len == 8 => Kind::WriteWord,
+                WR_ATOMIC_WRITE => Kind::AtomicWrite,
+                _ => return Err(Errno::EINVAL),
+            };
+            return Ok(wqe);
+        }
+        if let Some(sge) = request.sge() {
+            wqe.data = sge.addr;
+            wqe.len = sge.length;
+            wqe.lkey = sge.lkey;
+        }
+        wqe.kind = match wr.opcode {
+            WR_RDMA_WRITE => Kind::Write,
+            WR_RDMA_READ => Kind::Read,
+            WR_FLUSH => {
+                wqe.data = wr.flush_len;
+                if flush_usage(wr.flush_kind) == Usage::FLUSH_PERSISTENT {
+                    Kind::FlushPersistent
+                } else {
+                    Kind::FlushVisibility
+                }
+            }
+            _ => return Err(Errno::EINVAL),
+        };
+        Ok(wqe)
+    }
+
+    #[inline]
+    pub(super) fn is_signaled(&self) -> bool {
+        u32::from(self.flags) & SEND_SIGNALED != 0
+    }
+
+    #[inline]
+    pub(super) fn is_fenced(&self) -> bool {
+        u32::from(self.flags) & SEND_FENCE != 0
+    }
+}
+
+impl SoftDevice<'_> {
+    /// Carries a request out, or says with which status it fails; the target is
+    /// untouched then.
+    #[inline]
+    pub(super) fn execute(
+        &self,
+        wqe: &Wqe,
+        mode: Mode,
+        scratch: &AtomicU64,
+    ) -> Result<(), WcStatus> {
+        if wqe.kind == Kind::WriteWord {
+            return self.write_word(wqe);
+        }
+        self.execute_general(wqe, mode, scratch)
+    }
+
+    /// An inline write of 8 bytes: one store where the address is aligned, and
+    /// bytes, without atomicity, where it is not.
+    #[inline]
+    fn write_word(&self, wqe: &Wqe) -> Result<(), WcStatus> {
+        let (region, at) = self.remote(wqe, 8, Usage::WRITE_DST.bits())?;
+        if at.is_multiple_of(8)
+            && let Some(word) = region.memory.get((at / 8) as usize)
+        {
+            word.store(wqe.data, Ordering::Release);
+            return Ok(());
+        }
+        memory::store_bytes(region.memory, at, &wqe.data.to_ne_bytes());
+        Ok(())
+    }
+
+    fn execute_general(&self, wqe: &Wqe, mode: Mode, scratch: &AtomicU64) -> Result<(), WcStatus> {
+        let len = u64::from(wqe.len);
+        match wqe.kind {
+            Kind::WriteWord => self.write_word(wqe),
+            Kind::AtomicWrite => {
+                if mode != Mode::Native {
+                    return Err(WcStatus::LOC_QP_OP_ERR);
+                }
+                if wqe.len != 8 || !wqe.remote_addr.is_multiple_of(8) {
+                    return Err(WcStatus::REM_INV_REQ_ERR);
+                }
+                self.write_word(wqe)
+            }
+            Kind::Write => {
+                if len == 0 {
+                    return Ok(());
+                }
+                let (source, from) = self.local(wqe)?;
+                let (target, to) = self.remote(wqe, len, Usage::WRITE_DST.bits())?;
+                memory::copy(source.memory, from, target.memory, to, len);
+                Ok(())
+            }
+            Kind::Read => {
+                if len == 0 {
+                    return Ok(());
+                }
+                let (source, from) = self.remote(wqe, len, REMOTE_READ)?;
+                if wqe.lkey == SCRATCH_LKEY {
+                    return read_to_scratch(source, from, wqe, scratch);
+                }
+                let (target, to) = self.local(wqe)?;
+                if !target.usage.contains(Usage::READ_DST) {
+                    return Err(WcStatus::LOC_PROT_ERR);
+                }
+                memory::copy(source.memory, from, target.memory, to, len);
+                Ok(())
+            }
+            Kind::FlushPersistent | Kind::FlushVisibility => {
+                if mode != Mode::Native {
+                    return Err(WcStatus::LOC_QP_OP_ERR);
+                }
+                let usage = if wqe.kind == Kind::FlushPersistent {
+                    Usage::FLUSH_PERSISTENT
+                } else {
+                    Usage::FLUSH_VISIBILITY
+                };
+                self.remote(wqe, wqe.data, usage.bits()).map(|_| ())
+            }
+        }
+    }
+
+    /// The remote region and the byte offset in its memory; any one of the bits
+    /// in `access` lets the request pass.
+    #[inline]
+    fn remote(
+        &self,
+        wqe: &Wqe,
+        len: u64,
+        access: u8,
+    ) -> Result<(&Registration<'_>, u64), WcStatus> {
+        match self.by_key(wqe.rkey) {
+            Some(region)
+                if region.rkey.load(Ordering::Acquire) == wqe.rkey
+                    && region.usage.bits() & access != 0
+                    && region.holds(wqe.remote_addr, len) =>
+            {
+                Ok((region, wqe.remote_addr - region.origin))
+            }
+            _ => Err(WcStatus::REM_ACCESS_ERR),
+        }
+    }
+
+    fn local(&self, wqe: &Wqe) -> Result<(&Registration<'_>, u64), WcStatus> {
+        match self.by_key(wqe.lkey) {
+            Some(region)
+                if region.lkey.load(Ordering::Acquire) == wqe.lkey
+                    && region.holds(wqe.data, u64::from(wqe.len)) =>
+            {
+                Ok((region, wqe.data - region.origin))
+            }
+            _ => Err(WcStatus::LOC_PROT_ERR),
+        }
+    }
+}
+
+impl Registration<'_> {
+    /// Whether `len` bytes at `address` all lie in the region.
+    #[inline]
+    fn holds(&self, address: u64, len: u64) -> bool {
+        let offset = address.wrapping_sub(self.base);
+        offset <= self.size && len <= self.size - offset
+    }
+}
+
+fn read_to_scratch(
+    source: &Registration<'_>,
+    from: u64,
+    wqe: &Wqe,
+    scratch: &AtomicU64,
+) -> Result<(), WcStatus> {
+    let mut bytes = [0; 8];
+    let Some(into) = bytes.get_mut(..wqe.len as usize) else {
+        return Err(WcStatus::LOC_LEN_ERR);
+    };
+    memory::load_bytes(source.memory, from, into);
+    scratch.store(u64::from_ne_bytes(bytes), Ordering::Release);
+    Ok(())
+}

@@ -1,0 +1,267 @@
+//! The inline engine: requests are carried out at the doorbell.
+
+use core::fmt;
+use core::sync::atomic::AtomicU64;
+
+use arrayvec::ArrayVec;
+
+use crate::batch::Chain;
+use crate::error::{DeviceFault, Errno, Error, Invalid, WcStatus};
+use crate::provider::{Capabilities, PostError, Provider};
+use crate::slots::Slots;
+use crate::soft::execute::Wqe;
+use crate::soft::{MAX_READS, QpConfig, SoftDevice, next_qp_num};
+use crate::wr::Wc;
+
+/// A completion and the number of the request that it retires.
+#[derive(Clone, Copy, Debug)]
+struct Cqe {
+    wc: Wc,
+    number: u64,
+}
+
+impl Cqe {
+    const EMPTY: Cqe = Cqe { wc: Wc::ZERO, number: 0 };
+}
+
+/// The completion queue of an [`InlineQp`], lent by the caller. `CQ` must be a
+/// power of two.
+pub struct QpStorage<const CQ: usize> {
+    cq: [Cqe; CQ],
+}
+
+impl<const CQ: usize> QpStorage<CQ> {
+    /// An empty queue.
+    #[must_use]
+    #[allow(clippy::new_without_default, reason = "as RingStorage")]
+    pub const fn new() -> Self {
+        const { assert!(CQ.is_power_of_two(), "a completion queue's depth must be a power of two") }
+        QpStorage { cq: [Cqe::EMPTY; CQ] }
+    }
+}
+
+impl<const CQ: usize> fmt::Debug for QpStorage<CQ> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "QpStorage<{CQ}>")
+    }
+}
+
+/// A queue pair that carries requests out within [`Provider::post`], on the
+/// caller's thread.
+#[derive(Debug)]
+pub struct InlineQp<'d> {
+    device: &'d SoftDevice<'d>,
+    cq: Slots<'d, Cqe>,
+    /// The number of the next completion to be written, and to be polled.
+    cq_tail: u64,
+    cq_head: u64,
+    posted: u64,
+    retired: u64,
+    in_error: bool,
+    overrun: bool,
+    config: QpConfig,
+    qp_num: u32,
+    scratch: AtomicU64,
+    /// Reads that have not answered yet, and their numbers.
+    late: ArrayVec<(Wqe, u64), MAX_READS>,
+}
+
+impl<'d> InlineQp<'d> {
+    /// A queue pair whose completion queue the caller lends; its length
+    /// overrides `config.cq_depth`.
+    ///
+    /// # Errors
+    /// [`Invalid::Depth`] if `config.sq_depth` is 0.
+    pub fn new<const CQ: usize>(
+        device: &'d SoftDevice<'d>,
+        config: QpConfig,
+        storage: &'d mut QpStorage<CQ>,
+    ) -> Result<Self, Error> {
+        let sq_depth = config.sq_depth.min(CQ as u32);
+        let config = QpConfig { cq_depth: CQ as u32, sq_depth, ..config };
+        Self::build(device, config, Slots::lent(&mut storage.cq)?)
+    }
+
+    /// A queue pair with memory of its own.
+    ///
+    /// # Errors
+    /// [`Invalid::Depth`] if `config.cq_depth` is not a power of two, or
+    /// `config.sq_depth` is 0.
+    #[cfg(feature = "std")]
+    pub fn boxed(device: &'d SoftDevice<'d>, config: QpConfig) -> Result<Self, Error> {
+        let cq = Slots::boxed(config.cq_depth, || Cqe::EMPTY)?;
+        Self::build(device, config, cq)
+    }
+
+    fn build(
+        device: &'d SoftDevice<'d>,
+        config: QpConfig,
+        cq: Slots<'d, Cqe>,
+    ) -> Result<Self, Error> {
+        if config.sq_depth == 0 {
+            return Err(Invalid::Depth { got: 0, min: 1, max: u32::MAX.into() }.into());
+        }
+        Ok(InlineQp {
+            device,
+            cq,
+            cq_tail: 0,
+            cq_head: 0,
+            posted: 0,
+            retired: 0,
+            in_error: false,
+            overrun: false,
+            config,
+            qp_num: next_qp_num(),
+            scratch: AtomicU64::new(0),
+            late: ArrayVec::new_const(),
+        })
+    }
+
+    /// The device.
+    #[must_use]
+    pub fn device(&self) -> &'d SoftDevice<'d> {
+        self.device
+    }
+
+    /// What the last emulated flush read back.
+    #[must_use]
+    pub fn scratch(&self) -> u64 {
+        self.scratch.load(core::sync::atomic::Ordering::Acquire)
+    }
+
+    /// Carries out one request that has a slot.
+    #[inline]
+    fn step(&mut self, wqe: &Wqe, number: u64) {
+        if self.in_error {
+            self.complete(wqe, number, WcStatus::WR_FLUSH_ERR);
+            return;
+        }
+        if self.config.late_reads {
+            return self.step_late(wqe, number);
+        }
+        self.run(wqe, number);
+    }
+
+    #[inline]
+    fn run(&mut self, wqe: &Wqe, number: u64) {
+        match self.device.execute(wqe, self.config.mode, &self.scratch) {
+            Ok(()) if wqe.is_signaled() => self.complete(wqe, number, WcStatus::SUCCESS),
+            Ok(()) => {}
+            Err(status) => {
+                self.in_error = true;
+                self.complete(wqe, number, status);
+            }
+        }
+    }
+
+    /// A queue pair whose reads answer late: a fence waits for them, and so does
+    /// any completion, since completions keep the order of the requests.
+    #[cold]
+    fn step_late(&mut self, wqe: &Wqe, number: u64) {
+        use crate::soft::execute::Kind;
+        if wqe.kind == Kind::Read && !wqe.is_fenced() {
+            if self.late.is_full() {
+                self.settle();
+            }
+            self.late.push((*wqe, number));
+            return;
+        }
+        if wqe.is_fenced() {
+            self.settle();
+        }
+        if self.in_error {
+            return self.complete(wqe, number, WcStatus::WR_FLUSH_ERR);
+        }
+        let result = self.device.execute(wqe, self.config.mode, &self.scratch);
+        if result.is_err() || wqe.is_signaled() {
+            self.settle();
+        }
+        if self.in_error {
+            return self.complete(wqe, number, WcStatus::WR_FLUSH_ERR);
+        }
+        match result {
+            Ok(()) if wqe.is_signaled() => self.complete(wqe, number, WcStatus::SUCCESS),
+            Ok(()) => {}
+            Err(status) => {
+                self.in_error = true;
+                self.complete(wqe, number, status);
+            }
+        }
+    }
+
+    /// Lets every late read answer.
+    fn settle(&mut self) {
+        while !self.late.is_empty() {
+            let (wqe, number) = self.late.remove(0);
+            if self.in_error {
+                self.complete(&wqe, number, WcStatus::WR_FLUSH_ERR);
+            } else {
+                self.run(&wqe, number);
+            }
+        }
+    }
+
+    #[inline]
+    fn complete(&mut self, wqe: &Wqe, number: u64, status: WcStatus) {
+        if self.cq_tail.wrapping_sub(self.cq_head) >= u64::from(self.config.cq_depth) {
+            self.overrun = true;
+            return;
+        }
+        let ok = status == WcStatus::SUCCESS;
+        // An error completion leaves the opcode undefined; real devices leave 0.
+        let opcode = if ok { wqe.kind.wc_opcode() } else { 0 };
+        let byte_len = if ok { wqe.len } else { 0 };
+        let wc = Wc::new(wqe.wr_id, status, opcode, byte_len, self.qp_num);
+        *self.cq.get_mut(self.cq_tail) = Cqe { wc, number };
+        self.cq_tail = self.cq_tail.wrapping_add(1);
+    }
+}
+
+impl Provider for InlineQp<'_> {
+    fn capabilities(&self) -> Capabilities {
+        self.config.capabilities()
+    }
+
+    #[inline]
+    fn post(&mut self, chain: Chain<'_>) -> Result<(), PostError> {
+        let used = self.posted.wrapping_sub(self.retired) as u32;
+        let room = self.config.sq_depth - used;
+        for (taken, request) in (0u32..).zip(chain.requests()) {
+            if taken == room {
+                return Err(PostError::Refused { taken, errno: Errno::ENOMEM });
+            }
+            let wqe = match Wqe::copy(&request) {
+                Ok(wqe) => wqe,
+                Err(errno) => return Err(PostError::Refused { taken, errno }),
+            };
+            let number = self.posted;
+            self.posted = number.wrapping_add(1);
+            self.step(&wqe, number);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn poll(&mut self, into: &mut [Wc]) -> Result<usize, DeviceFault> {
+        if !self.late.is_empty() {
+            self.settle();
+        }
+        let there = self.cq_tail.wrapping_sub(self.cq_head);
+        let count = there.min(into.len() as u64);
+        for slot in into.iter_mut().take(count as usize) {
+            let cqe = self.cq.get(self.cq_head);
+            *slot = cqe.wc;
+            self.retired = cqe.number.wrapping_add(1);
+            self.cq_head = self.cq_head.wrapping_add(1);
+        }
+        if count == 0 && self.overrun {
+            return Err(DeviceFault::CompletionQueue);
+        }
+        Ok(count as usize)
+    }
+
+    fn abort(&mut self) {
+        self.settle();
+        self.in_error = true;
+    }
+}
