@@ -31,6 +31,7 @@ compile_error!(
 mod batch;
 mod error;
 pub mod flight;
+pub mod log;
 mod offset;
 mod op;
 mod provider;

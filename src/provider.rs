@@ -147,3 +147,23 @@ impl Capabilities {
         self
     }
 }
+
+impl<P: Provider + ?Sized> Provider for &mut P {
+    fn capabilities(&self) -> Capabilities {
+        (**self).capabilities()
+    }
+
+    #[inline]
+    fn post(&mut self, chain: Chain<'_>) -> Result<(), PostError> {
+        (**self).post(chain)
+    }
+
+    #[inline]
+    fn poll(&mut self, into: &mut [Wc]) -> Result<usize, DeviceFault> {
+        (**self).poll(into)
+    }
+
+    fn abort(&mut self) {
+        (**self).abort();
+    }
+}

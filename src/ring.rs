@@ -349,13 +349,7 @@ impl<'m, P: Provider> Ring<'m, P> {
         notify: Notify,
         context: OpContext,
     ) -> Result<Ticket, Error> {
-        if kind == FlushKind::Persistent && !self.peer_is_persistent {
-            return Err(Invalid::PeerNotPersistent.into());
-        }
-        remote.usage().require(Usage::for_flush(kind))?;
-        if remote.len() == 0 {
-            return Err(Invalid::EmptyRange.into());
-        }
+        self.check_flush(remote, kind)?;
         match self.capabilities.flush {
             FlushSupport::None => Err(Invalid::FlushUnsupported { kind }.into()),
             FlushSupport::Emulated(scratch) => {
@@ -554,6 +548,35 @@ impl<'m, P: Provider> Ring<'m, P> {
         let flag = (notify.bits() & SEND_SIGNALED) | if by_ring { SEND_SIGNALED } else { 0 };
         self.signaled += u64::from(flag >> 1);
         flag
+    }
+
+    /// Whether a flush of this kind would be staged.
+    pub(crate) fn check_flush(&self, remote: Span, kind: FlushKind) -> Result<(), Invalid> {
+        if self.capabilities.flush == FlushSupport::None {
+            return Err(Invalid::FlushUnsupported { kind });
+        }
+        if kind == FlushKind::Persistent && !self.peer_is_persistent {
+            return Err(Invalid::PeerNotPersistent);
+        }
+        remote.usage().require(Usage::for_flush(kind))?;
+        if remote.len() == 0 {
+            return Err(Invalid::EmptyRange);
+        }
+        Ok(())
+    }
+
+    /// The furthest flush that a region's usage and the peer allow.
+    pub(crate) fn best_flush(&self, usage: Usage) -> FlushKind {
+        if self.peer_is_persistent && usage.contains(Usage::FLUSH_PERSISTENT) {
+            FlushKind::Persistent
+        } else {
+            FlushKind::Visibility
+        }
+    }
+
+    /// How many requests may be staged for one doorbell.
+    pub(crate) fn batch_len(&self) -> u32 {
+        self.batch.len()
     }
 
     fn check_local(&self, local: LocalSlice, remote: Span) -> Result<Sge, Error> {

@@ -41,6 +41,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
+    #[cfg(feature = "std")]
     const ALL: [Kind; 6] = [
         Kind::WriteWord,
         Kind::AtomicWrite,
