@@ -1,6 +1,6 @@
 //! The remote log over the software device, both engines and both modes.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use farword::log::{self, Bound, DATA_OFFSET, Log, LogConfig, LogError};
 use farword::soft::{Engine, InlineQp, Mode, QpConfig, SoftDevice, load_bytes, store_bytes};
