@@ -18,8 +18,6 @@ use crate::wr::{
 
 pub(crate) struct Batch<'m> {
     wrs: Slots<'m, SendWr>,
-    sges: Slots<'m, Sge>,
-    words: Slots<'m, u64>,
     /// The opcode and flags of an atomic write.
     opcode: u32,
     flags: u32,
@@ -32,17 +30,11 @@ pub(crate) struct Batch<'m> {
 unsafe impl Send for Batch<'_> {}
 
 impl<'m> Batch<'m> {
-    /// Fills and links all requests. The three arrays must be equally long.
-    pub(crate) fn new(
-        wrs: Slots<'m, SendWr>,
-        sges: Slots<'m, Sge>,
-        words: Slots<'m, u64>,
-        native_atomic_write: bool,
-    ) -> Self {
-        debug_assert!(wrs.len() == sges.len() && wrs.len() == words.len());
+    /// Fills and links all requests.
+    pub(crate) fn new(wrs: Slots<'m, SendWr>, native_atomic_write: bool) -> Self {
         let (opcode, flags) =
             if native_atomic_write { (WR_ATOMIC_WRITE, 0) } else { (WR_RDMA_WRITE, SEND_INLINE) };
-        let mut batch = Batch { wrs, sges, words, opcode, flags, dirty: false };
+        let mut batch = Batch { wrs, opcode, flags, dirty: false };
         for number in 0..u64::from(batch.len()) {
             *batch.wrs.get_mut(number) = SendWr::ZERO;
             batch.restore(number);
@@ -64,9 +56,9 @@ impl<'m> Batch<'m> {
         target: Target,
         word: u64,
     ) {
-        *self.words.get_mut(number) = word;
         let flags = flags | self.flags;
         let wr = self.wrs.get_mut(number);
+        wr.word = word;
         wr.wr_id = wr_id;
         wr.send_flags = flags;
         wr.remote_addr = target.address();
@@ -77,10 +69,9 @@ impl<'m> Batch<'m> {
     /// nothing.
     pub(crate) fn set_buffer(&mut self, number: u64, request: BufferRequest) {
         self.dirty = true;
-        let num_sge = i32::from(request.sge.is_some());
-        *self.sges.get_mut(number) = request.sge.unwrap_or_default();
         let wr = self.wrs.get_mut(number);
-        wr.num_sge = num_sge;
+        wr.num_sge = i32::from(request.sge.is_some());
+        wr.sge = request.sge.unwrap_or_default();
         wr.opcode = request.opcode;
         wr.wr_id = request.wr_id;
         wr.send_flags = request.flags;
@@ -139,15 +130,21 @@ impl<'m> Batch<'m> {
     }
 
     fn restore(&mut self, number: u64) {
-        let addr = self.words.at(number) as u64;
-        *self.sges.get_mut(number) = Sge { addr, length: 8, lkey: 0 };
-        let sg_list = self.sges.at(number);
+        let wr = self.wrs.at(number);
         let next = self.wrs.at(number.wrapping_add(1));
+        // Field addresses without a reference in between, so that the pointers
+        // stay good for as long as the slot's own does.
+        // SAFETY: `wr` is an element of the batch, so its field is within it.
+        let sg_list = unsafe { &raw mut (*wr).sge };
+        // SAFETY: as above.
+        let word = unsafe { &raw const (*wr).word };
+        let opcode = self.opcode;
         let wr = self.wrs.get_mut(number);
         wr.next = next;
         wr.sg_list = sg_list;
+        wr.sge = Sge { addr: word as u64, length: 8, lkey: 0 };
         wr.num_sge = 1;
-        wr.opcode = self.opcode;
+        wr.opcode = opcode;
     }
 }
 
@@ -263,7 +260,7 @@ impl<'a> Request<'a> {
     #[inline]
     #[must_use]
     pub fn sge(&self) -> Option<Sge> {
-        (self.wr().num_sge > 0).then(|| *self.batch.sges.get(self.number))
+        (self.wr().num_sge > 0).then_some(self.wr().sge)
     }
 
     /// Its 8 bytes of payload, where they travel in the request: an inline
@@ -272,6 +269,14 @@ impl<'a> Request<'a> {
     #[must_use]
     pub fn word(&self) -> Option<u64> {
         let wr = self.wr();
-        (wr.is_inline() || wr.opcode == WR_ATOMIC_WRITE).then(|| *self.batch.words.get(self.number))
+        (wr.is_inline() || wr.opcode == WR_ATOMIC_WRITE).then_some(wr.word)
+    }
+
+    /// Its 8 bytes of payload, where it is an inline write of a word.
+    #[inline]
+    #[must_use]
+    pub(crate) fn inline_word(&self) -> Option<u64> {
+        let wr = self.wr();
+        (wr.opcode == WR_RDMA_WRITE && wr.is_inline() && wr.sge.length == 8).then_some(wr.word)
     }
 }

@@ -41,7 +41,7 @@ pub struct RingConfig {
     /// the provider's send-queue depth.
     pub depth: u32,
     /// How many requests may be staged for one doorbell: a power of two, at
-    /// most `depth`. Each takes 152 bytes, which should stay in the L1 cache.
+    /// most `depth`. Each takes 128 bytes, which should stay in the L1 cache.
     pub batch: u32,
     /// Whether the peer's configuration says that what is written goes straight
     /// to persistent memory. Without it a flush to persistence is refused.
@@ -235,8 +235,7 @@ impl<'m, P: Provider> Ring<'m, P> {
     fn build(provider: P, config: RingConfig, parts: storage::Parts<'m>) -> Result<Self, Error> {
         let capabilities = provider.capabilities();
         check_config(&config, &capabilities)?;
-        let batch =
-            Batch::new(parts.wrs, parts.sges, parts.words, capabilities.native_atomic_write);
+        let batch = Batch::new(parts.wrs, capabilities.native_atomic_write);
         let generation = GENERATION.fetch_add(1, Ordering::Relaxed);
         let first = config.first;
         Ok(Ring {

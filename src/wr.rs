@@ -52,6 +52,11 @@ pub struct Sge {
 /// (`remote_addr`, `rkey`). The two fields behind it lie in the same union and
 /// are farword's own for [`WR_FLUSH`], which no provider takes through
 /// `ibv_post_send`.
+///
+/// The last 56 bytes are the unions of shared receive queues, memory windows and
+/// segmentation offload, which no provider looks at for the opcodes here. The
+/// request's only scatter-gather element and its inline word live in them, so
+/// that a request is two cache lines and nothing else.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct SendWr {
@@ -77,7 +82,15 @@ pub struct SendWr {
     pub flush_kind: u32,
     /// For [`WR_FLUSH`]: how many bytes.
     pub flush_len: u64,
-    pub(crate) reserved: [u64; 8],
+    /// The rest of the union that the opcode selects.
+    pub(crate) rest: u64,
+    /// The union of shared receive queues.
+    pub(crate) xrc: u64,
+    /// The element that `sg_list` points at.
+    pub(crate) sge: Sge,
+    /// The payload of an atomic write, which its element points at.
+    pub(crate) word: u64,
+    pub(crate) reserved: [u64; 3],
 }
 
 const _: () = assert!(size_of::<SendWr>() == 128 && size_of::<Sge>() == 16);
@@ -96,7 +109,11 @@ impl SendWr {
         rkey: 0,
         flush_kind: 0,
         flush_len: 0,
-        reserved: [0; 8],
+        rest: 0,
+        xrc: 0,
+        sge: Sge { addr: 0, length: 0, lkey: 0 },
+        word: 0,
+        reserved: [0; 3],
     };
 
     /// Whether a success of it gives a completion.
@@ -219,6 +236,8 @@ mod tests {
         assert_eq!(offset_of!(SendWr, imm_data), 36);
         assert_eq!(offset_of!(SendWr, remote_addr), 40);
         assert_eq!(offset_of!(SendWr, rkey), 48);
+        assert_eq!(offset_of!(SendWr, xrc), 72, "the union behind the RDMA one");
+        assert_eq!(offset_of!(SendWr, sge), 80, "the union of windows and offload");
         assert_eq!(offset_of!(Wc, status), 8);
         assert_eq!(offset_of!(Wc, vendor_err), 16);
         assert_eq!(offset_of!(Wc, qp_num), 28);

@@ -8,7 +8,7 @@ use crate::ring::POLL_BATCH;
 #[cfg(feature = "std")]
 use crate::ring::RingConfig;
 use crate::slots::Slots;
-use crate::wr::{SendWr, Sge, Wc};
+use crate::wr::{SendWr, Wc};
 
 /// What a ring keeps of one request while it is in flight.
 #[derive(Clone, Copy, Debug)]
@@ -48,8 +48,6 @@ impl Record {
 /// ```
 pub struct RingStorage<const DEPTH: usize, const BATCH: usize> {
     wrs: [SendWr; BATCH],
-    sges: [Sge; BATCH],
-    words: [u64; BATCH],
     records: [Record; DEPTH],
     wcs: [Wc; POLL_BATCH],
 }
@@ -67,8 +65,6 @@ impl<const DEPTH: usize, const BATCH: usize> RingStorage<DEPTH, BATCH> {
         }
         RingStorage {
             wrs: [SendWr::ZERO; BATCH],
-            sges: [Sge { addr: 0, length: 0, lkey: 0 }; BATCH],
-            words: [0; BATCH],
             records: [Record::EMPTY; DEPTH],
             wcs: [Wc::ZERO; POLL_BATCH],
         }
@@ -77,8 +73,6 @@ impl<const DEPTH: usize, const BATCH: usize> RingStorage<DEPTH, BATCH> {
     pub(crate) fn lend(&mut self) -> Result<Parts<'_>, Invalid> {
         Ok(Parts {
             wrs: Slots::lent(&mut self.wrs)?,
-            sges: Slots::lent(&mut self.sges)?,
-            words: Slots::lent(&mut self.words)?,
             records: Slots::lent(&mut self.records)?,
             wcs: Slots::lent(&mut self.wcs)?,
         })
@@ -95,8 +89,6 @@ impl<const DEPTH: usize, const BATCH: usize> fmt::Debug for RingStorage<DEPTH, B
 #[derive(Debug)]
 pub(crate) struct Parts<'m> {
     pub(crate) wrs: Slots<'m, SendWr>,
-    pub(crate) sges: Slots<'m, Sge>,
-    pub(crate) words: Slots<'m, u64>,
     pub(crate) records: Slots<'m, Record>,
     pub(crate) wcs: Slots<'m, Wc>,
 }
@@ -111,8 +103,6 @@ impl Parts<'_> {
         Ok(Parts {
             records: Slots::boxed(config.depth, || Record::EMPTY)?,
             wrs: Slots::boxed(config.batch, || SendWr::ZERO)?,
-            sges: Slots::boxed(config.batch, Sge::default)?,
-            words: Slots::boxed(config.batch, || 0)?,
             wcs: Slots::boxed(POLL_BATCH as u32, || Wc::ZERO)?,
         })
     }

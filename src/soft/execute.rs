@@ -143,17 +143,28 @@ impl SoftDevice<'_> {
         self.execute_general(wqe, mode, scratch)
     }
 
+    /// Stores a word where the key, the bounds, the rights and the alignment
+    /// allow it, and says whether they did.
+    #[inline]
+    pub(super) fn store_word(&self, address: u64, rkey: u32, word: u64) -> bool {
+        if let Ok((region, at)) = self.reach(rkey, address, 8, Usage::WRITE_DST.bits())
+            && at.is_multiple_of(8)
+            && let Some(place) = region.memory.get((at / 8) as usize)
+        {
+            place.store(word, Ordering::Release);
+            return true;
+        }
+        false
+    }
+
     /// An inline write of 8 bytes: one store where the address is aligned, and
     /// bytes, without atomicity, where it is not.
     #[inline]
     fn write_word(&self, wqe: &Wqe) -> Result<(), WcStatus> {
-        let (region, at) = self.remote(wqe, 8, Usage::WRITE_DST.bits())?;
-        if at.is_multiple_of(8)
-            && let Some(word) = region.memory.get((at / 8) as usize)
-        {
-            word.store(wqe.data, Ordering::Release);
+        if self.store_word(wqe.remote_addr, wqe.rkey, wqe.data) {
             return Ok(());
         }
+        let (region, at) = self.remote(wqe, 8, Usage::WRITE_DST.bits())?;
         memory::store_bytes(region.memory, at, &wqe.data.to_ne_bytes());
         Ok(())
     }
@@ -209,22 +220,32 @@ impl SoftDevice<'_> {
         }
     }
 
-    /// The remote region and the byte offset in its memory; any one of the bits
-    /// in `access` lets the request pass.
-    #[inline]
     fn remote(
         &self,
         wqe: &Wqe,
         len: u64,
         access: u8,
     ) -> Result<(&Registration<'_>, u64), WcStatus> {
-        match self.by_key(wqe.rkey) {
+        self.reach(wqe.rkey, wqe.remote_addr, len, access)
+    }
+
+    /// The region behind a remote key and the byte offset in its memory; any one
+    /// of the bits in `access` lets the request pass.
+    #[inline]
+    fn reach(
+        &self,
+        rkey: u32,
+        address: u64,
+        len: u64,
+        access: u8,
+    ) -> Result<(&Registration<'_>, u64), WcStatus> {
+        match self.by_key(rkey) {
             Some(region)
-                if region.rkey.load(Ordering::Acquire) == wqe.rkey
+                if region.rkey.load(Ordering::Acquire) == rkey
                     && region.usage.bits() & access != 0
-                    && region.holds(wqe.remote_addr, len) =>
+                    && region.holds(address, len) =>
             {
-                Ok((region, wqe.remote_addr - region.origin))
+                Ok((region, address - region.origin))
             }
             _ => Err(WcStatus::REM_ACCESS_ERR),
         }

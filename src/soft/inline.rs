@@ -11,7 +11,7 @@ use crate::provider::{Capabilities, PostError, Provider};
 use crate::slots::Slots;
 use crate::soft::execute::Wqe;
 use crate::soft::{MAX_READS, QpConfig, SoftDevice, next_qp_num};
-use crate::wr::Wc;
+use crate::wr::{WC_RDMA_WRITE, Wc};
 
 /// A completion and the number of the request that it retires.
 #[derive(Clone, Copy, Debug)]
@@ -58,6 +58,8 @@ pub struct InlineQp<'d> {
     posted: u64,
     retired: u64,
     in_error: bool,
+    /// In error, or with late reads: every request takes the long way.
+    slow: bool,
     overrun: bool,
     config: QpConfig,
     qp_num: u32,
@@ -109,6 +111,7 @@ impl<'d> InlineQp<'d> {
             posted: 0,
             retired: 0,
             in_error: false,
+            slow: config.late_reads,
             overrun: false,
             config,
             qp_num: next_qp_num(),
@@ -129,8 +132,12 @@ impl<'d> InlineQp<'d> {
         self.scratch.load(core::sync::atomic::Ordering::Acquire)
     }
 
+    fn enter_error(&mut self) {
+        self.in_error = true;
+        self.slow = true;
+    }
+
     /// Carries out one request that has a slot.
-    #[inline]
     fn step(&mut self, wqe: &Wqe, number: u64) {
         if self.in_error {
             self.complete(wqe, number, WcStatus::WR_FLUSH_ERR);
@@ -142,13 +149,12 @@ impl<'d> InlineQp<'d> {
         self.run(wqe, number);
     }
 
-    #[inline]
     fn run(&mut self, wqe: &Wqe, number: u64) {
         match self.device.execute(wqe, self.config.mode, &self.scratch) {
             Ok(()) if wqe.is_signaled() => self.complete(wqe, number, WcStatus::SUCCESS),
             Ok(()) => {}
             Err(status) => {
-                self.in_error = true;
+                self.enter_error();
                 self.complete(wqe, number, status);
             }
         }
@@ -183,7 +189,7 @@ impl<'d> InlineQp<'d> {
             Ok(()) if wqe.is_signaled() => self.complete(wqe, number, WcStatus::SUCCESS),
             Ok(()) => {}
             Err(status) => {
-                self.in_error = true;
+                self.enter_error();
                 self.complete(wqe, number, status);
             }
         }
@@ -201,17 +207,21 @@ impl<'d> InlineQp<'d> {
         }
     }
 
-    #[inline]
     fn complete(&mut self, wqe: &Wqe, number: u64, status: WcStatus) {
-        if self.cq_tail.wrapping_sub(self.cq_head) >= u64::from(self.config.cq_depth) {
-            self.overrun = true;
-            return;
-        }
         let ok = status == WcStatus::SUCCESS;
         // An error completion leaves the opcode undefined; real devices leave 0.
         let opcode = if ok { wqe.kind.wc_opcode() } else { 0 };
         let byte_len = if ok { wqe.len } else { 0 };
         let wc = Wc::new(wqe.wr_id, status, opcode, byte_len, self.qp_num);
+        self.push(wc, number);
+    }
+
+    #[inline]
+    fn push(&mut self, wc: Wc, number: u64) {
+        if self.cq_tail.wrapping_sub(self.cq_head) >= u64::from(self.config.cq_depth) {
+            self.overrun = true;
+            return;
+        }
         *self.cq.get_mut(self.cq_tail) = Cqe { wc, number };
         self.cq_tail = self.cq_tail.wrapping_add(1);
     }
@@ -230,11 +240,24 @@ impl Provider for InlineQp<'_> {
             if taken == room {
                 return Err(PostError::Refused { taken, errno: Errno::ENOMEM });
             }
+            let number = self.posted;
+            let wr = request.wr();
+            // The short way: an inline word, to where it may be stored.
+            if !self.slow
+                && let Some(word) = request.inline_word()
+                && self.device.store_word(wr.remote_addr, wr.rkey, word)
+            {
+                self.posted = number.wrapping_add(1);
+                if wr.is_signaled() {
+                    let wc = Wc::new(wr.wr_id, WcStatus::SUCCESS, WC_RDMA_WRITE, 8, self.qp_num);
+                    self.push(wc, number);
+                }
+                continue;
+            }
             let wqe = match Wqe::copy(&request) {
                 Ok(wqe) => wqe,
                 Err(errno) => return Err(PostError::Refused { taken, errno }),
             };
-            let number = self.posted;
             self.posted = number.wrapping_add(1);
             self.step(&wqe, number);
         }
@@ -262,6 +285,6 @@ impl Provider for InlineQp<'_> {
 
     fn abort(&mut self) {
         self.settle();
-        self.in_error = true;
+        self.enter_error();
     }
 }
