@@ -53,3 +53,8 @@ pub use ring::{
     Completion, Counters, Forever, Outcome, Patience, Polls, Ring, RingConfig, RingStorage,
     WaitError,
 };
+
+/// The README's example is a test.
+#[cfg(all(doctest, feature = "std"))]
+#[doc = include_str!("../README.md")]
+struct Readme;
