@@ -30,6 +30,7 @@ compile_error!(
 
 mod batch;
 mod error;
+pub mod fault;
 pub mod flight;
 pub mod log;
 mod offset;
