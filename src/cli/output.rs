@@ -55,7 +55,10 @@ pub(super) fn plain(error: io::Error) -> anyhow::Error {
 /// A table with a header of column names, everything aligned to the right.
 pub(super) fn table(header: &[&str]) -> Table {
     let mut table = Table::new();
-    table.load_style(comfy_table::presets::NOTHING).set_header(header);
+    table.load_style(comfy_table::presets::ASCII_HORIZONTAL_ONLY).set_header(header);
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 1));
+    }
     align(&mut table, 0);
     table
 }

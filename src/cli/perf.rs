@@ -27,11 +27,19 @@ pub(super) struct Args {
 #[derive(Debug, Subcommand)]
 enum What {
     /// How long a write takes, from staging to completion, one at a time.
+    ///
+    /// The table has perftest's columns: the least, the most, the median
+    /// (t_typical), the mean, the standard deviation and two percentiles. The
+    /// keys of the JSON object: iterations, writes, seconds, latency_ns with min,
+    /// p50, avg, stdev, p99, p999 and max, clock_ns (one reading of the clock,
+    /// part of every latency), verified, device, engine, batch.
     Latency(LatencyArgs),
     /// How many writes a second go through, many to a doorbell.
     ///
     /// The writes go round 64 words; at the end every word is read back over a
     /// second queue pair and must hold the last value that was written to it.
+    /// The keys of the JSON object: writes_per_sec, ns_per_write, writes,
+    /// doorbells, seconds, verified, device, engine, batch.
     Rate(RateArgs),
 }
 

@@ -139,3 +139,98 @@ fn advice(error: LogError) -> String {
         error => error.to_string(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use core::sync::atomic::{AtomicU64, Ordering};
+
+    use farword::fault::{Fault, FaultPlan};
+    use farword::log::{self, LogConfig};
+    use farword::soft::{InlineQp, QpConfig, SoftDevice};
+    use farword::{Ring, RingConfig, Usage, WcStatus};
+
+    use super::*;
+    use crate::cli::append::input::tests::inputs;
+    use crate::cli::append::readback;
+    use crate::cli::remote::RingReader;
+
+    const SIZE: usize = 512;
+
+    /// Appends the lines of `text` to a log of 512 bytes under a plan of faults,
+    /// and says how that went, where the log ends then, and, once a byte of it
+    /// was changed, whether the comparison notices.
+    struct Run {
+        result: anyhow::Result<Done>,
+        tail: u64,
+        equal: bool,
+        equal_when_changed: bool,
+    }
+
+    fn run_with(plan: FaultPlan, text: &[u8], batch: usize, changed: usize) -> Run {
+        let remote: Vec<AtomicU64> = (0..SIZE / 8).map(|_| AtomicU64::new(0)).collect();
+        let local: Vec<AtomicU64> = (0..8).map(|_| AtomicU64::new(0)).collect();
+        log::format(&remote).expect("a header fits");
+        let mut device = SoftDevice::new();
+        let usage = Usage::WRITE_DST | Usage::READ_SRC | Usage::FLUSH_VISIBILITY;
+        let region = device.register(&remote, usage).expect("a place is free").remote();
+        let usage = Usage::WRITE_SRC | Usage::READ_DST;
+        let staging = device.register(&local, usage).expect("a place is free").local();
+        let qp = || InlineQp::boxed(&device, QpConfig::default()).expect("sound depths");
+        let fault = Fault::<_, 256>::new(qp(), plan).expect("it can be followed");
+        let ring = Ring::boxed(fault, RingConfig::default()).expect("sound depths");
+        let mut log = Log::open(ring, region, &local, staging, LogConfig::default())
+            .expect("the plan spares the opening");
+
+        let mut inputs = inputs(&[text], false);
+        let result = run(&mut log, &mut inputs, batch, &Progress::reading());
+        let tail = log::tail(&remote).expect("it is a log").get();
+        let ring = Ring::boxed(qp(), RingConfig::default()).expect("sound depths");
+        let mut reader = RingReader::new(ring, region, &local, staging);
+        let mut equal = |tail| {
+            let difference = readback::compare(&mut reader, DATA_OFFSET, tail, inputs.records());
+            difference.expect("it can be read").is_none()
+        };
+        let before = equal(tail);
+        remote[changed / 8].fetch_xor(1 << (8 * (changed % 8)), Ordering::Relaxed);
+        Run { result, tail, equal: before, equal_when_changed: equal(tail) }
+    }
+
+    #[test]
+    fn what_was_appended_is_found_equal_and_any_change_in_it_is_noticed() {
+        let text =
+            b"the first\n\nthe third, which is longer than the staging memory of 64 bytes\nx";
+        for changed in 8..DATA_OFFSET as usize + text.len() + 1 {
+            let run = run_with(FaultPlan::new(1), text, 2, changed);
+            let done = run.result.expect("nothing fails");
+            assert_eq!((done.records, done.bytes), (4, text.len() as u64 - 3));
+            assert_eq!(done.latencies.count(), 4);
+            assert_eq!(done.tail, run.tail);
+            assert!(run.equal && !run.equal_when_changed, "byte {changed}");
+        }
+    }
+
+    #[test]
+    fn a_commit_that_fails_is_an_error_that_names_its_first_record() {
+        // Two requests open the log, four make each commit.
+        for (request, first, tail) in [(2, "line 1", 16), (5, "line 1", 20), (7, "line 3", 20)] {
+            let plan = FaultPlan::new(1).fail_at(request, WcStatus::REM_ACCESS_ERR);
+            let run = run_with(plan, b"a\nb\nc\nd\n", 2, 8);
+            let error = run.result.expect_err("a request fails").to_string();
+            assert!(error.contains(&format!("begins with text, {first}:")), "{error}");
+            assert!(error.contains("remote access error"), "{error}");
+            assert_eq!(run.tail, tail, "request {request}");
+        }
+    }
+
+    #[test]
+    fn a_log_that_is_full_keeps_what_went_before() {
+        // Room for 496 bytes: 49 records of 10, the NUL included.
+        let text = b"123456789\n".repeat(60);
+        for batch in [1, 7, 1000] {
+            let run = run_with(FaultPlan::new(1), &text, batch, 8);
+            let error = run.result.expect_err("it is full").to_string();
+            assert!(error.starts_with("text, line 50: the log is full"), "{error}");
+            assert_eq!(run.tail, 16 + 490, "all of the 49, in groups of {batch}");
+        }
+    }
+}

@@ -102,13 +102,13 @@ impl Report {
             "NOT VERIFIED"
         };
         format!(
-            "A log of {} bytes on the software device ({} engine), {} to a commit\n{table}\n{verdict}\n",
+            "A log of {} bytes, {} to a commit\nSoftware device, {} engine\n{table}\n{verdict}\n",
             count(self.log_size),
-            self.engine,
             match self.batch {
                 1 => "1 record".to_string(),
                 batch => format!("{} records", count(batch.into())),
             },
+            self.engine,
         )
     }
 }
