@@ -159,7 +159,7 @@ pub fn a_ring_may_move_between_staging_and_doorbell(fabric: &impl Fabric) {
 
 /// Guarantee 1. Every word that is written has eight equal bytes.
 pub fn a_reader_never_sees_a_torn_word(fabric: &impl Fabric) {
-    const ROUNDS: u64 = 20_000;
+    const ROUNDS: u64 = 4_000;
     let mut ring = fabric.ring(64, 16);
     let target = fabric.word(3);
     let word = &fabric.remote_memory()[3];
