@@ -255,6 +255,7 @@ impl<P: Provider> Ring<'_, P> {
             let Some((number, was_posted)) = self.flight.retire_oldest() else {
                 break;
             };
+            self.unposted += u64::from(!was_posted);
             let outcome = if was_posted { Outcome::Unknown } else { Outcome::Unposted };
             given += self.tell(number, outcome, each);
         }
