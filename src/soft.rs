@@ -39,7 +39,7 @@ pub use memory::{load_bytes, store_bytes};
 #[cfg(feature = "std")]
 pub use threaded::{Engine, ThreadedQp};
 #[cfg(feature = "verbs")]
-pub(crate) use wire::{SCRATCH_LKEY, Wire};
+pub(crate) use wire::{SCRATCH, Wire, fresh_qp_num};
 
 /// How many regions a device holds.
 pub const MAX_REGIONS: usize = 64;
