@@ -95,9 +95,13 @@ impl<'m> Batch<'m> {
         wr.flush_len = len;
     }
 
-    /// Adds flags to a request that is staged and not posted.
-    pub(crate) fn add_flags(&mut self, number: u64, flags: u32) {
-        self.wrs.get_mut(number).send_flags |= flags;
+    /// Signals a request that is staged and not posted, and says whether it was
+    /// not signaled before.
+    pub(crate) fn signal(&mut self, number: u64) -> bool {
+        let wr = self.wrs.get_mut(number);
+        let is_news = !wr.is_signaled();
+        wr.send_flags |= SEND_SIGNALED;
+        is_news
     }
 
     /// The `count` requests from `head` on, their last one ending the chain.
@@ -179,7 +183,7 @@ pub struct Chain<'a> {
     count: u32,
 }
 
-impl<'a> Chain<'a> {
+impl Chain<'_> {
     /// How many requests there are.
     #[inline]
     #[must_use]
@@ -197,12 +201,26 @@ impl<'a> Chain<'a> {
         self.batch.wrs.at(self.head)
     }
 
+    /// Whether every request carries its 8 bytes with it and nothing else: all
+    /// are atomic writes, as inline RDMA writes or natively. Told without a look
+    /// at any of them.
+    #[inline]
+    #[must_use]
+    pub(crate) fn is_all_words(&self) -> bool {
+        !self.batch.dirty
+    }
+
+    /// The opcode of atomic writes.
+    #[inline]
+    pub(crate) fn word_opcode(&self) -> u32 {
+        self.batch.opcode
+    }
+
     /// The requests, in order.
     #[inline]
-    pub fn requests(&self) -> impl ExactSizeIterator<Item = Request<'a>> + use<'a> {
-        let (batch, head) = (self.batch, self.head);
-        (0..self.count)
-            .map(move |index| Request { batch, number: head.wrapping_add(u64::from(index)) })
+    pub fn requests(&self) -> impl ExactSizeIterator<Item = Request<'_>> {
+        let (wrs, head) = (self.batch.wrs.view(), self.head);
+        (0..self.count).map(move |index| Request { wr: wrs.get(head.wrapping_add(u64::from(index))) })
     }
 
     /// Hands the first `count` requests (at least 1, at most all) to `post`, as
@@ -211,7 +229,7 @@ impl<'a> Chain<'a> {
     ///
     /// For providers that take a part of what they are given.
     pub fn with_prefix<R>(
-        &self,
+        &mut self,
         count: u32,
         signal_last: bool,
         post: impl FnOnce(Chain<'_>) -> R,
@@ -219,7 +237,7 @@ impl<'a> Chain<'a> {
         let count = count.clamp(1, self.count);
         let last = self.batch.wrs.at(self.head.wrapping_add(u64::from(count) - 1));
         // SAFETY: `last` is an initialised request of the batch, which this
-        // chain borrows; no reference to it is held here.
+        // chain borrows; `&mut self` ended all references that `requests` gave.
         let kept = unsafe { *last };
         let signal = if signal_last { SEND_SIGNALED } else { 0 };
         let ending = SendWr { next: ptr::null_mut(), send_flags: kept.send_flags | signal, ..kept };
@@ -244,8 +262,7 @@ impl<'a> Chain<'a> {
 /// One work request of a [`Chain`].
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
-    batch: &'a Batch<'a>,
-    number: u64,
+    wr: &'a SendWr,
 }
 
 impl<'a> Request<'a> {
@@ -253,7 +270,7 @@ impl<'a> Request<'a> {
     #[inline]
     #[must_use]
     pub fn wr(&self) -> &'a SendWr {
-        self.batch.wrs.get(self.number)
+        self.wr
     }
 
     /// Its only scatter-gather element, or `None` where it moves no bytes.
@@ -270,13 +287,5 @@ impl<'a> Request<'a> {
     pub fn word(&self) -> Option<u64> {
         let wr = self.wr();
         (wr.is_inline() || wr.opcode == WR_ATOMIC_WRITE).then_some(wr.word)
-    }
-
-    /// Its 8 bytes of payload, where it is an inline write of a word.
-    #[inline]
-    #[must_use]
-    pub(crate) fn inline_word(&self) -> Option<u64> {
-        let wr = self.wr();
-        (wr.opcode == WR_RDMA_WRITE && wr.is_inline() && wr.sge.length == 8).then_some(wr.word)
     }
 }

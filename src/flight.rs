@@ -12,13 +12,15 @@
 use crate::error::Remedy;
 
 /// The state of one send queue. All counts are of requests, and
-/// `retired <= posted <= staged <= limit` holds (modulo 2^64).
+/// `retired <= posted <= staged <= limit` holds (modulo 2^64)
+/// as long as it is open.
 #[derive(Clone, Debug)]
 pub struct Flight {
     /// The number of the next request to be staged.
     staged: u64,
-    /// The first number that may not be staged yet: the nearer of the send
-    /// queue's end and the batch's, or `staged` once the queue is closed.
+    /// No number from here on may be staged: the nearer of the send queue's end
+    /// and the batch's, as they were when somebody last looked. Both only ever
+    /// move up, so it can be too low, and is looked at again once it is reached.
     limit: u64,
     posted: u64,
     retired: u64,
@@ -49,7 +51,7 @@ impl Flight {
     /// Takes the next number, or `None` where there is no room.
     #[inline]
     pub fn stage(&mut self) -> Option<u64> {
-        if self.staged == self.limit {
+        if self.staged == self.limit && !self.move_limit() {
             return None;
         }
         let number = self.staged;
@@ -62,7 +64,6 @@ impl Flight {
     pub fn post(&mut self, count: u32) {
         debug_assert!(count <= self.unposted());
         self.posted = self.posted.wrapping_add(u64::from(count));
-        self.move_limit();
     }
 
     /// Retires everything up to the request whose number ends in `low`, the
@@ -73,7 +74,6 @@ impl Flight {
         let last = self.find(low)?;
         let first = self.retired;
         self.retired = last.wrapping_add(1);
-        self.move_limit();
         Some(Run { first, last })
     }
 
@@ -119,14 +119,11 @@ impl Flight {
         }
     }
 
-    #[inline]
-    fn move_limit(&mut self) {
-        if self.closed {
-            return;
-        }
-        let by_depth = self.depth.wrapping_sub(self.occupied());
-        let by_batch = self.batch.wrapping_sub(self.unposted());
-        self.limit = self.staged.wrapping_add(u64::from(by_depth.min(by_batch)));
+    /// Looks again how far staging may go, and says whether there is room.
+    #[inline(never)]
+    fn move_limit(&mut self) -> bool {
+        self.limit = self.staged.wrapping_add(u64::from(self.room()));
+        self.limit != self.staged
     }
 
     /// The number of the next request to be staged.
@@ -175,7 +172,12 @@ impl Flight {
     #[inline]
     #[must_use]
     pub fn room(&self) -> u32 {
-        self.limit.wrapping_sub(self.staged) as u32
+        if self.closed {
+            return 0;
+        }
+        let by_depth = self.depth.wrapping_sub(self.occupied());
+        let by_batch = self.batch.wrapping_sub(self.unposted());
+        by_depth.min(by_batch)
     }
 
     /// The queue's depth.

@@ -289,10 +289,13 @@ impl<'m, P: Provider> Ring<'m, P> {
         let Some(number) = self.flight.stage() else {
             return Err(self.no_room());
         };
-        let flags = self.signal(number, notify) | self.fence;
-        // The fence holds this write back until every earlier read is done, so
-        // what follows it needs none.
-        self.fence = 0;
+        let mut flags = self.signal(notify);
+        if self.fence != 0 {
+            // The fence holds this write back until every earlier read is done,
+            // so what follows it needs none.
+            flags |= self.fence;
+            self.fence = 0;
+        }
         self.batch.set_word(number, self.wr_id(number), flags, target, word.to_ne());
         *self.records.get_mut(number) = Record::new(context, Op::AtomicWrite, notify);
         Ok(Ticket(number))
@@ -393,6 +396,9 @@ impl<'m, P: Provider> Ring<'m, P> {
             return self.nothing_to_post();
         }
         let head = self.flight.posted();
+        if head ^ head.wrapping_add(u64::from(count)) > u64::from(self.window) {
+            self.signal_quarters(head, count);
+        }
         let result = self.provider.post(self.batch.chain(head, count));
         self.doorbells += 1;
         match result {
@@ -542,15 +548,23 @@ impl<'m, P: Provider> Ring<'m, P> {
         self.tag | u64::from(number as u32)
     }
 
-    /// The signaled flag of a request: the caller's wish, or the ring's, which
-    /// signals one request in every quarter of the queue so that a full queue
-    /// always holds one and slots always come back.
+    /// The signaled flag of a request, as the caller wishes it.
     #[inline]
-    fn signal(&mut self, number: u64, notify: Notify) -> u32 {
-        let by_ring = number as u32 & self.window == self.window;
-        let flag = (notify.bits() & SEND_SIGNALED) | if by_ring { SEND_SIGNALED } else { 0 };
+    fn signal(&mut self, notify: Notify) -> u32 {
+        let flag = notify.bits() & SEND_SIGNALED;
         self.signaled += u64::from(flag >> 1);
         flag
+    }
+
+    /// Signals the requests of a chain that end a quarter of the queue, so that
+    /// a full queue always holds one and slots always come back.
+    fn signal_quarters(&mut self, head: u64, count: u32) {
+        let window = u64::from(self.window);
+        let mut number = head | window;
+        while number.wrapping_sub(head) < u64::from(count) {
+            self.signaled += u64::from(self.batch.signal(number));
+            number = number.wrapping_add(window + 1);
+        }
     }
 
     /// Whether a flush of this kind would be staged.
@@ -619,7 +633,7 @@ impl<'m, P: Provider> Ring<'m, P> {
         let Some(number) = self.flight.stage() else {
             return Err(self.no_room());
         };
-        let flags = self.signal(number, notify);
+        let flags = self.signal(notify);
         *self.records.get_mut(number) = Record::new(context, op, notify);
         let request = BufferRequest {
             opcode,

@@ -72,6 +72,13 @@ impl<'m, T> Slots<'m, T> {
         unsafe { &mut *self.at(number) }
     }
 
+    /// The array, to be read for as long as the borrow lasts. A copy of base and
+    /// mask, which a loop can keep in registers.
+    #[inline]
+    pub(crate) fn view(&self) -> View<'_, T> {
+        View { base: self.base, mask: self.mask, lent: PhantomData }
+    }
+
     /// The first `count` elements (all of them, if there are fewer).
     #[inline]
     pub(crate) fn first_mut(&mut self, count: usize) -> &mut [T] {
@@ -79,6 +86,25 @@ impl<'m, T> Slots<'m, T> {
         // SAFETY: `count` initialised elements lie from `base` on, and
         // `&mut self` makes the slice the only way to them.
         unsafe { core::slice::from_raw_parts_mut(self.base.as_ptr(), count) }
+    }
+}
+
+/// A shared borrow of [`Slots`].
+pub(crate) struct View<'a, T> {
+    base: NonNull<T>,
+    mask: u32,
+    lent: PhantomData<&'a [T]>,
+}
+
+impl<'a, T> View<'a, T> {
+    #[inline]
+    pub(crate) fn get(&self, number: u64) -> &'a T {
+        let index = (number as u32 & self.mask) as usize;
+        // SAFETY: as in `Slots::at`: the masked index is within the allocation.
+        let element = unsafe { self.base.add(index) };
+        // SAFETY: the element is initialised, and the `Slots` stay borrowed for
+        // `'a`, so that nobody forms a `&mut` to it.
+        unsafe { element.as_ref() }
     }
 }
 

@@ -62,9 +62,17 @@ pub struct SoftDevice<'m> {
     regions: ArrayVec<Registration<'m>, MAX_REGIONS>,
 }
 
-/// One registered region.
+/// One registered region. Cache lines of its own, so that its place in the
+/// table is a shift away.
 #[derive(Debug)]
+#[repr(align(64))]
 struct Registration<'m> {
+    /// The whole aligned words of the region.
+    words: &'m [AtomicU64],
+    /// The address of the first of them.
+    words_base: u64,
+    /// `rkey` where the usage allows to write, else 0.
+    write_key: AtomicU32,
     memory: &'m [AtomicU64],
     /// The address of the memory's first word: a multiple of 8.
     origin: u64,
@@ -147,7 +155,14 @@ impl<'m> SoftDevice<'m> {
         let (rkey, lkey) = (number << 8 | RKEY_TAG, number << 8 | LKEY_TAG);
         let origin = memory.as_ptr().addr() as u64;
         let base = origin + start;
+        let first = start.div_ceil(8) as usize;
+        let end = ((start + len) / 8) as usize;
+        let words = memory.get(first..end).unwrap_or_default();
+        let writable = usage.contains(Usage::WRITE_DST);
         let registration = Registration {
+            words,
+            words_base: origin + 8 * first as u64,
+            write_key: AtomicU32::new(if writable { rkey } else { 0 }),
             memory,
             origin,
             base,
@@ -173,13 +188,19 @@ impl<'m> SoftDevice<'m> {
             return false;
         };
         registration.lkey.store(0, Ordering::Release);
+        registration.write_key.store(0, Ordering::Release);
         registration.rkey.swap(0, Ordering::AcqRel) == region.remote.rkey()
     }
 
     #[inline]
     fn by_key(&self, key: u32) -> Option<&Registration<'m>> {
-        self.regions.get((key >> 8).wrapping_sub(1) as usize)
+        by_key(&self.regions, key)
     }
+}
+
+#[inline]
+fn by_key<'r, 'm>(regions: &'r [Registration<'m>], key: u32) -> Option<&'r Registration<'m>> {
+    regions.get((key >> 8).wrapping_sub(1) as usize)
 }
 
 /// How a queue pair writes its 8 bytes and flushes.

@@ -48,6 +48,16 @@ impl<P: Provider, const BATCH: u64> RingRow<P, BATCH> {
     }
 }
 
+impl<P: Provider, const BATCH: u64> RingRow<P, BATCH> {
+    #[inline(always)]
+    fn stage(&mut self, number: u64, notify: Notify) {
+        let target = self.targets[(number % WORDS) as usize];
+        self.ring
+            .atomic_write(target, Word::ne(number), notify, OpContext::new(number))
+            .expect("room");
+    }
+}
+
 impl<P: Provider, const BATCH: u64> Row for RingRow<P, BATCH> {
     fn name(&self) -> &'static str {
         self.name
@@ -58,14 +68,12 @@ impl<P: Provider, const BATCH: u64> Row for RingRow<P, BATCH> {
         let mut seen = Seen::default();
         let (mut next, end) = (self.next, self.next + operations);
         while next < end {
-            for index in 0..BATCH {
-                let notify = if index == BATCH - 1 { Notify::Always } else { Notify::OnError };
-                let target = self.targets[(next % WORDS) as usize];
-                self.ring
-                    .atomic_write(target, Word::ne(next), notify, OpContext::new(next))
-                    .expect("room");
+            for _ in 1..BATCH {
+                self.stage(next, Notify::OnError);
                 next += 1;
             }
+            self.stage(next, Notify::Always);
+            next += 1;
             self.ring.doorbell().expect("posted");
             while self.ring.poll_with(|done| seen.see(done.context.get())).expect("alive") == 0 {}
         }

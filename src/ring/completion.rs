@@ -66,12 +66,13 @@ impl<P: Provider> Ring<'_, P> {
         each: &mut impl FnMut(Completion),
     ) -> Result<usize, Error> {
         let mut given = 0;
+        if matches!(self.state, State::Dead(_)) {
+            return self.poll_failed(room, given, each);
+        }
         // No more completions than requests can be there; a provider that goes
         // on and on is stopped.
-        for _ in 0..=self.flight.depth() {
-            if given >= room || matches!(self.state, State::Dead(_)) {
-                break;
-            }
+        let mut calls = self.flight.depth();
+        while given < room {
             let want = POLL_BATCH.min(room - given);
             let polled = self.provider.poll(self.wcs.first_mut(want));
             let got = match polled {
@@ -87,9 +88,10 @@ impl<P: Provider> Ring<'_, P> {
                 let (wr_id, status, vendor_err) = (wc.wr_id, wc.status, wc.vendor_err);
                 given += self.take::<EACH>(wr_id, status, vendor_err, each);
             }
-            if got < want {
+            if got < want || calls == 0 {
                 break;
             }
+            calls -= 1;
         }
         if self.state != State::Live {
             return self.poll_failed(room, given, each);

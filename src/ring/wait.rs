@@ -187,9 +187,8 @@ impl<P: Provider> Ring<'_, P> {
             if unposted > 0 {
                 // The last staged request can still be signaled itself.
                 let last = next.wrapping_sub(1);
-                self.batch.add_flags(last, SEND_SIGNALED);
+                self.signaled += u64::from(self.batch.signal(last));
                 self.records.get_mut(last).forced = true;
-                self.signaled += 1;
             } else if let Some(number) = self.flight.stage() {
                 self.stage_own(number);
             }

@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use crate::batch::Request;
 use crate::error::{Errno, WcStatus};
 use crate::region::Usage;
-use crate::soft::{Mode, REMOTE_READ, Registration, SoftDevice, flush_usage, memory};
+use crate::soft::{Mode, REMOTE_READ, Registration, SoftDevice, by_key, flush_usage, memory};
 use crate::wr::{
     SEND_FENCE, SEND_SIGNALED, WC_ATOMIC_WRITE, WC_FLUSH, WC_RDMA_READ, WC_RDMA_WRITE,
     WR_ATOMIC_WRITE, WR_FLUSH, WR_RDMA_READ, WR_RDMA_WRITE,
@@ -143,18 +143,11 @@ impl SoftDevice<'_> {
         self.execute_general(wqe, mode, scratch)
     }
 
-    /// Stores a word where the key, the bounds, the rights and the alignment
+    /// Stores a word where the key, the rights, the bounds and the alignment
     /// allow it, and says whether they did.
     #[inline]
     pub(super) fn store_word(&self, address: u64, rkey: u32, word: u64) -> bool {
-        if let Ok((region, at)) = self.reach(rkey, address, 8, Usage::WRITE_DST.bits())
-            && at.is_multiple_of(8)
-            && let Some(place) = region.memory.get((at / 8) as usize)
-        {
-            place.store(word, Ordering::Release);
-            return true;
-        }
-        false
+        store_word(&self.regions, address, rkey, word)
     }
 
     /// An inline write of 8 bytes: one store where the address is aligned, and
@@ -270,6 +263,32 @@ impl Registration<'_> {
     fn holds(&self, address: u64, len: u64) -> bool {
         let offset = address.wrapping_sub(self.base);
         offset <= self.size && len <= self.size - offset
+    }
+}
+
+/// As [`SoftDevice::store_word`], for a loop that keeps the table at hand.
+#[inline]
+pub(super) fn store_word(
+    regions: &[Registration<'_>],
+    address: u64,
+    rkey: u32,
+    word: u64,
+) -> bool {
+    let Some(region) = by_key(regions, rkey) else {
+        return false;
+    };
+    if region.write_key.load(Ordering::Acquire) != rkey {
+        return false;
+    }
+    // An index of words whose three lowest bits, if any is set, stand at the
+    // top: one comparison refuses what is unaligned and what is outside.
+    let index = address.wrapping_sub(region.words_base).rotate_right(3);
+    match region.words.get(index as usize) {
+        Some(place) => {
+            place.store(word, Ordering::Release);
+            true
+        }
+        None => false,
     }
 }
 

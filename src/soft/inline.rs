@@ -9,19 +9,23 @@ use crate::batch::Chain;
 use crate::error::{DeviceFault, Errno, Error, Invalid, WcStatus};
 use crate::provider::{Capabilities, PostError, Provider};
 use crate::slots::Slots;
-use crate::soft::execute::Wqe;
-use crate::soft::{MAX_READS, QpConfig, SoftDevice, next_qp_num};
-use crate::wr::{WC_RDMA_WRITE, Wc};
+use crate::soft::execute::{Wqe, store_word};
+use crate::soft::{MAX_READS, Mode, QpConfig, SoftDevice, next_qp_num};
+use crate::wr::{WC_ATOMIC_WRITE, WC_RDMA_WRITE, WR_ATOMIC_WRITE, Wc};
 
-/// A completion and the number of the request that it retires.
+/// What a completion tells, and the number of the request that it retires.
 #[derive(Clone, Copy, Debug)]
 struct Cqe {
-    wc: Wc,
     number: u64,
+    wr_id: u64,
+    status: WcStatus,
+    opcode: u32,
+    byte_len: u32,
 }
 
 impl Cqe {
-    const EMPTY: Cqe = Cqe { wc: Wc::ZERO, number: 0 };
+    const EMPTY: Cqe =
+        Cqe { number: 0, wr_id: 0, status: WcStatus::SUCCESS, opcode: 0, byte_len: 0 };
 }
 
 /// The completion queue of an [`InlineQp`], lent by the caller. `CQ` must be a
@@ -132,6 +136,52 @@ impl<'d> InlineQp<'d> {
         self.scratch.load(core::sync::atomic::Ordering::Acquire)
     }
 
+    /// The short way, for words that go where they may be stored: carries the
+    /// first requests of a chain out, `room` at most, and says how many.
+    #[inline]
+    fn post_words(&mut self, chain: &Chain<'_>, room: u32) -> u32 {
+        let native = chain.word_opcode() == WR_ATOMIC_WRITE;
+        if native != (self.config.mode == Mode::Native) {
+            return 0;
+        }
+        let opcode = if native { WC_ATOMIC_WRITE } else { WC_RDMA_WRITE };
+        let first = self.posted;
+        let mut done = 0;
+        let regions = &self.device.regions[..];
+        for request in chain.requests().take(room as usize) {
+            let wr = request.wr();
+            if !store_word(regions, wr.remote_addr, wr.rkey, wr.word) {
+                break;
+            }
+            if wr.is_signaled() {
+                let number = first.wrapping_add(u64::from(done));
+                let (wr_id, status) = (wr.wr_id, WcStatus::SUCCESS);
+                self.push(Cqe { number, wr_id, status, opcode, byte_len: 8 });
+            }
+            done += 1;
+        }
+        self.posted = first.wrapping_add(u64::from(done));
+        done
+    }
+
+    /// The way for all: carries the requests of a chain out from number `from`
+    /// of it on, as far as there is room for `room` of the whole chain.
+    fn post_any(&mut self, chain: &Chain<'_>, from: u32, room: u32) -> Result<(), PostError> {
+        for (taken, request) in (0u32..).zip(chain.requests()).skip(from as usize) {
+            if taken == room {
+                return Err(PostError::Refused { taken, errno: Errno::ENOMEM });
+            }
+            let wqe = match Wqe::copy(&request) {
+                Ok(wqe) => wqe,
+                Err(errno) => return Err(PostError::Refused { taken, errno }),
+            };
+            let number = self.posted;
+            self.posted = number.wrapping_add(1);
+            self.step(&wqe, number);
+        }
+        Ok(())
+    }
+
     fn enter_error(&mut self) {
         self.in_error = true;
         self.slow = true;
@@ -212,17 +262,16 @@ impl<'d> InlineQp<'d> {
         // An error completion leaves the opcode undefined; real devices leave 0.
         let opcode = if ok { wqe.kind.wc_opcode() } else { 0 };
         let byte_len = if ok { wqe.len } else { 0 };
-        let wc = Wc::new(wqe.wr_id, status, opcode, byte_len, self.qp_num);
-        self.push(wc, number);
+        self.push(Cqe { number, wr_id: wqe.wr_id, status, opcode, byte_len });
     }
 
     #[inline]
-    fn push(&mut self, wc: Wc, number: u64) {
+    fn push(&mut self, cqe: Cqe) {
         if self.cq_tail.wrapping_sub(self.cq_head) >= u64::from(self.config.cq_depth) {
             self.overrun = true;
             return;
         }
-        *self.cq.get_mut(self.cq_tail) = Cqe { wc, number };
+        *self.cq.get_mut(self.cq_tail) = cqe;
         self.cq_tail = self.cq_tail.wrapping_add(1);
     }
 }
@@ -236,32 +285,11 @@ impl Provider for InlineQp<'_> {
     fn post(&mut self, chain: Chain<'_>) -> Result<(), PostError> {
         let used = self.posted.wrapping_sub(self.retired) as u32;
         let room = self.config.sq_depth - used;
-        for (taken, request) in (0u32..).zip(chain.requests()) {
-            if taken == room {
-                return Err(PostError::Refused { taken, errno: Errno::ENOMEM });
-            }
-            let number = self.posted;
-            let wr = request.wr();
-            // The short way: an inline word, to where it may be stored.
-            if !self.slow
-                && let Some(word) = request.inline_word()
-                && self.device.store_word(wr.remote_addr, wr.rkey, word)
-            {
-                self.posted = number.wrapping_add(1);
-                if wr.is_signaled() {
-                    let wc = Wc::new(wr.wr_id, WcStatus::SUCCESS, WC_RDMA_WRITE, 8, self.qp_num);
-                    self.push(wc, number);
-                }
-                continue;
-            }
-            let wqe = match Wqe::copy(&request) {
-                Ok(wqe) => wqe,
-                Err(errno) => return Err(PostError::Refused { taken, errno }),
-            };
-            self.posted = number.wrapping_add(1);
-            self.step(&wqe, number);
+        let short = if self.slow || !chain.is_all_words() { 0 } else { self.post_words(&chain, room) };
+        if short == chain.len() {
+            return Ok(());
         }
-        Ok(())
+        self.post_any(&chain, short, room)
     }
 
     #[inline]
@@ -271,15 +299,16 @@ impl Provider for InlineQp<'_> {
         }
         let there = self.cq_tail.wrapping_sub(self.cq_head);
         let count = there.min(into.len() as u64);
-        for slot in into.iter_mut().take(count as usize) {
-            let cqe = self.cq.get(self.cq_head);
-            *slot = cqe.wc;
+        if count == 0 {
+            return if self.overrun { Err(DeviceFault::CompletionQueue) } else { Ok(0) };
+        }
+        let (cq, head) = (self.cq.view(), self.cq_head);
+        for (number, slot) in (0..count).zip(into) {
+            let cqe = cq.get(head.wrapping_add(number));
+            *slot = Wc::new(cqe.wr_id, cqe.status, cqe.opcode, cqe.byte_len, self.qp_num);
             self.retired = cqe.number.wrapping_add(1);
-            self.cq_head = self.cq_head.wrapping_add(1);
         }
-        if count == 0 && self.overrun {
-            return Err(DeviceFault::CompletionQueue);
-        }
+        self.cq_head = head.wrapping_add(count);
         Ok(count as usize)
     }
 
