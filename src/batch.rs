@@ -219,8 +219,14 @@ impl Chain<'_> {
     /// The requests, in order.
     #[inline]
     pub fn requests(&self) -> impl ExactSizeIterator<Item = Request<'_>> {
+        self.first_requests(self.count)
+    }
+
+    /// The first `most` requests, or all if there are fewer.
+    #[inline]
+    pub(crate) fn first_requests(&self, most: u32) -> impl ExactSizeIterator<Item = Request<'_>> {
         let (wrs, head) = (self.batch.wrs.view(), self.head);
-        (0..self.count).map(move |index| Request { wr: wrs.get(head.wrapping_add(u64::from(index))) })
+        (0..self.count.min(most)).map(move |index| Request { wr: wrs.get(head.wrapping_add(u64::from(index))) })
     }
 
     /// Hands the first `count` requests (at least 1, at most all) to `post`, as

@@ -138,7 +138,7 @@ impl<'d> InlineQp<'d> {
 
     /// The short way, for words that go where they may be stored: carries the
     /// first requests of a chain out, `room` at most, and says how many.
-    #[inline]
+    #[inline(never)]
     fn post_words(&mut self, chain: &Chain<'_>, room: u32) -> u32 {
         let native = chain.word_opcode() == WR_ATOMIC_WRITE;
         if native != (self.config.mode == Mode::Native) {
@@ -148,7 +148,7 @@ impl<'d> InlineQp<'d> {
         let first = self.posted;
         let mut done = 0;
         let regions = &self.device.regions[..];
-        for request in chain.requests().take(room as usize) {
+        for request in chain.first_requests(room) {
             let wr = request.wr();
             if !store_word(regions, wr.remote_addr, wr.rkey, wr.word) {
                 break;
