@@ -8,6 +8,7 @@
 #![allow(unsafe_code, reason = "requests point at one another, as the verbs ABI has it")]
 
 use core::fmt;
+use core::mem;
 use core::ptr;
 
 use crate::region::Target;
@@ -51,7 +52,6 @@ impl<'m> Batch<'m> {
     pub(crate) fn set_word(
         &mut self,
         number: u64,
-        wr_id: u64,
         flags: u32,
         target: Target,
         word: u64,
@@ -59,7 +59,7 @@ impl<'m> Batch<'m> {
         let flags = flags | self.flags;
         let wr = self.wrs.get_mut(number);
         wr.word = word;
-        wr.wr_id = wr_id;
+        wr.wr_id = number;
         wr.send_flags = flags;
         wr.remote_addr = target.address();
         wr.rkey = target.rkey();
@@ -73,7 +73,7 @@ impl<'m> Batch<'m> {
         wr.num_sge = i32::from(request.sge.is_some());
         wr.sge = request.sge.unwrap_or_default();
         wr.opcode = request.opcode;
-        wr.wr_id = request.wr_id;
+        wr.wr_id = number;
         wr.send_flags = request.flags;
         wr.remote_addr = request.remote_addr;
         wr.rkey = request.rkey;
@@ -104,22 +104,30 @@ impl<'m> Batch<'m> {
         is_news
     }
 
-    /// The `count` requests from `head` on, their last one ending the chain.
-    /// [`relink`](Self::relink) must follow the post.
+    /// Ends the chain at request `last`, and says what [`tie`](Self::tie) needs
+    /// to mend it after the post.
+    #[inline]
+    pub(crate) fn cut(&mut self, last: u64) -> *mut SendWr {
+        mem::replace(&mut self.wrs.get_mut(last).next, ptr::null_mut())
+    }
+
+    /// Ties request `last` to its successor again.
+    #[inline]
+    pub(crate) fn tie(&mut self, last: u64, next: *mut SendWr) {
+        self.wrs.get_mut(last).next = next;
+    }
+
+    /// The `count` requests from `head` on, the last of which was [`cut`](Self::cut).
     #[inline]
     pub(crate) fn chain(&mut self, head: u64, count: u32) -> Chain<'_> {
         debug_assert!(count > 0 && count <= self.len());
-        let last = head.wrapping_add(u64::from(count) - 1);
-        self.wrs.get_mut(last).next = ptr::null_mut();
         Chain { batch: self, head, count }
     }
 
-    /// Ties the end of a chain to its successor again, and gives the slots of
-    /// the `taken` oldest requests their template back, if any lost it.
+    /// Of the `count` requests from `head` on, the first `taken` were posted:
+    /// gives their slots the template back, if any lost it.
     #[inline]
-    pub(crate) fn relink(&mut self, head: u64, count: u32, taken: u32) {
-        let last = head.wrapping_add(u64::from(count) - 1);
-        self.wrs.get_mut(last).next = self.wrs.at(last.wrapping_add(1));
+    pub(crate) fn posted(&mut self, head: u64, count: u32, taken: u32) {
         if self.dirty {
             self.restore_taken(head, count, taken);
         }
@@ -165,7 +173,6 @@ impl fmt::Debug for Batch<'_> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BufferRequest {
     pub(crate) opcode: u32,
-    pub(crate) wr_id: u64,
     pub(crate) flags: u32,
     pub(crate) sge: Option<Sge>,
     pub(crate) remote_addr: u64,
@@ -216,17 +223,18 @@ impl Chain<'_> {
         self.batch.opcode
     }
 
+    /// The first `most` requests, or all if there are fewer, as they lie in
+    /// memory: in one piece or two.
+    #[inline]
+    pub(crate) fn pieces(&self, most: u32) -> [&[SendWr]; 2] {
+        self.batch.wrs.view().slices(self.head, self.count.min(most))
+    }
+
     /// The requests, in order.
     #[inline]
     pub fn requests(&self) -> impl ExactSizeIterator<Item = Request<'_>> {
-        self.first_requests(self.count)
-    }
-
-    /// The first `most` requests, or all if there are fewer.
-    #[inline]
-    pub(crate) fn first_requests(&self, most: u32) -> impl ExactSizeIterator<Item = Request<'_>> {
         let (wrs, head) = (self.batch.wrs.view(), self.head);
-        (0..self.count.min(most)).map(move |index| Request { wr: wrs.get(head.wrapping_add(u64::from(index))) })
+        (0..self.count).map(move |index| Request { wr: wrs.get(head.wrapping_add(u64::from(index))) })
     }
 
     /// Hands the first `count` requests (at least 1, at most all) to `post`, as

@@ -66,23 +66,23 @@ impl Flight {
         self.posted = self.posted.wrapping_add(u64::from(count));
     }
 
-    /// Retires everything up to the request whose number ends in `low`, the
-    /// low half of a `wr_id`; `None` where no request in flight has that
-    /// number, which is how a stale completion is told.
+    /// Retires everything up to request `last`; `None` where it is not in
+    /// flight, which is how a stale completion is told.
     #[inline]
-    pub fn retire(&mut self, low: u32) -> Option<Run> {
-        let last = self.find(low)?;
+    pub fn retire(&mut self, last: u64) -> Option<Run> {
+        if !self.is_in_flight(last) {
+            return None;
+        }
         let first = self.retired;
         self.retired = last.wrapping_add(1);
         Some(Run { first, last })
     }
 
-    /// The request in flight whose number ends in `low`, if there is one.
+    /// Whether a request is posted and not retired.
     #[inline]
     #[must_use]
-    pub fn find(&self, low: u32) -> Option<u64> {
-        let ahead = low.wrapping_sub(self.retired as u32);
-        (ahead < self.in_flight()).then(|| self.retired.wrapping_add(u64::from(ahead)))
+    pub fn is_in_flight(&self, number: u64) -> bool {
+        number.wrapping_sub(self.retired) < self.posted.wrapping_sub(self.retired)
     }
 
     /// Retires the oldest request in flight, or, where none is, the oldest
@@ -107,12 +107,13 @@ impl Flight {
         self.limit = self.staged;
     }
 
-    /// What would make room in a full queue.
+    /// What would make room in a full queue, one request in every quarter of
+    /// which is signaled. Fewer in flight than that may all be silent, and
+    /// polling for them would be in vain.
     #[must_use]
     pub fn remedy(&self) -> Remedy {
-        if self.unposted() == self.batch {
-            Remedy::Doorbell { staged: self.batch }
-        } else if self.in_flight() == 0 {
+        let silent = self.in_flight() < (self.depth / 4).max(1);
+        if silent || self.unposted() == self.batch {
             Remedy::Doorbell { staged: self.unposted() }
         } else {
             Remedy::Poll { occupied: self.occupied(), depth: self.depth }
@@ -223,7 +224,7 @@ mod tests {
         assert_eq!(flight.retire(4), None, "staged, not posted");
         assert_eq!(flight.retire(3), Some(Run { first: 0, last: 3 }));
         assert_eq!(flight.retire(3), None, "the same again");
-        assert_eq!(flight.retire(u32::MAX), None);
+        assert_eq!(flight.retire(u64::MAX), None);
     }
 
     #[test]
@@ -234,7 +235,7 @@ mod tests {
                 let number = flight.stage().expect("room");
                 assert_eq!(number, start.wrapping_add(step));
                 flight.post(1);
-                assert_eq!(flight.retire(number as u32), Some(Run { first: number, last: number }));
+                assert_eq!(flight.retire(number), Some(Run { first: number, last: number }));
                 assert_eq!(flight.room(), 4);
             }
         }

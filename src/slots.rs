@@ -78,15 +78,6 @@ impl<'m, T> Slots<'m, T> {
     pub(crate) fn view(&self) -> View<'_, T> {
         View { base: self.base, mask: self.mask, lent: PhantomData }
     }
-
-    /// The first `count` elements (all of them, if there are fewer).
-    #[inline]
-    pub(crate) fn first_mut(&mut self, count: usize) -> &mut [T] {
-        let count = count.min(self.len() as usize);
-        // SAFETY: `count` initialised elements lie from `base` on, and
-        // `&mut self` makes the slice the only way to them.
-        unsafe { core::slice::from_raw_parts_mut(self.base.as_ptr(), count) }
-    }
 }
 
 /// A shared borrow of [`Slots`].
@@ -105,6 +96,22 @@ impl<'a, T> View<'a, T> {
         // SAFETY: the element is initialised, and the `Slots` stay borrowed for
         // `'a`, so that nobody forms a `&mut` to it.
         unsafe { element.as_ref() }
+    }
+}
+
+impl<'a, T> View<'a, T> {
+    /// The `count` elements from `number` on, at most all: those up to the
+    /// array's end, and those from its start on.
+    #[inline]
+    pub(crate) fn slices(&self, number: u64, count: u32) -> [&'a [T]; 2] {
+        let len = self.mask as usize + 1;
+        let start = (number as u32 & self.mask) as usize;
+        let count = (count as usize).min(len);
+        let ahead = count.min(len - start);
+        // SAFETY: `base` leads to `len` initialised elements, which stay borrowed
+        // for `'a` so that nobody forms a `&mut` to them.
+        let all = unsafe { core::slice::from_raw_parts(self.base.as_ptr(), len) };
+        [&all[start..start + ahead], &all[..count - ahead]]
     }
 }
 
@@ -157,6 +164,8 @@ mod tests {
         for number in u64::MAX - 3..=u64::MAX {
             *slots.get_mut(number) = number as u32;
         }
-        assert_eq!(slots.first_mut(9), [u32::MAX - 3, u32::MAX - 2, u32::MAX - 1, u32::MAX]);
+        let [upper, lower] = slots.view().slices(u64::MAX - 1, 3);
+        assert_eq!((upper, lower), (&[u32::MAX - 1, u32::MAX][..], &[u32::MAX - 3][..]));
+        assert_eq!(slots.view().slices(0, 9).map(<[u32]>::len), [4, 0], "at most all");
     }
 }

@@ -124,8 +124,10 @@ impl<const BATCH: usize> Row for Floor<BATCH> {
         let mut seen = Seen::default();
         let (mut next, end) = (self.next, self.next + operations);
         while next < end {
-            for request in self.requests.iter_mut() {
-                request.address = self.addresses[(next % WORDS) as usize];
+            let from = (next % WORDS) as usize;
+            let addresses = &self.addresses[from..from + BATCH];
+            for (request, address) in self.requests.iter_mut().zip(addresses) {
+                request.address = *address;
                 request.word = next;
                 request.context = next;
                 request.flags = 0;

@@ -48,14 +48,9 @@ impl<P: Provider, const BATCH: u64> RingRow<P, BATCH> {
     }
 }
 
-impl<P: Provider, const BATCH: u64> RingRow<P, BATCH> {
-    #[inline(always)]
-    fn stage(&mut self, number: u64, notify: Notify) {
-        let target = self.targets[(number % WORDS) as usize];
-        self.ring
-            .atomic_write(target, Word::ne(number), notify, OpContext::new(number))
-            .expect("room");
-    }
+#[inline(always)]
+fn stage<P: Provider>(ring: &mut Ring<'static, P>, target: Target, number: u64, notify: Notify) {
+    ring.atomic_write(target, Word::ne(number), notify, OpContext::new(number)).expect("room");
 }
 
 impl<P: Provider, const BATCH: u64> Row for RingRow<P, BATCH> {
@@ -68,12 +63,14 @@ impl<P: Provider, const BATCH: u64> Row for RingRow<P, BATCH> {
         let mut seen = Seen::default();
         let (mut next, end) = (self.next, self.next + operations);
         while next < end {
-            for _ in 1..BATCH {
-                self.stage(next, Notify::OnError);
-                next += 1;
+            let from = (next % WORDS) as usize;
+            let (last, others) =
+                self.targets[from..from + BATCH as usize].split_last().expect("not empty");
+            for (target, number) in others.iter().zip(next..) {
+                stage(&mut self.ring, *target, number, Notify::OnError);
             }
-            self.stage(next, Notify::Always);
-            next += 1;
+            next += BATCH;
+            stage(&mut self.ring, *last, next - 1, Notify::Always);
             self.ring.doorbell().expect("posted");
             while self.ring.poll_with(|done| seen.see(done.context.get())).expect("alive") == 0 {}
         }

@@ -1,6 +1,7 @@
 //! What a ring tells of the requests that it retires.
 
 use super::*;
+use crate::flight::Run;
 
 /// One operation, finished one way or the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,15 +67,12 @@ impl<P: Provider> Ring<'_, P> {
         each: &mut impl FnMut(Completion),
     ) -> Result<usize, Error> {
         let mut given = 0;
-        if matches!(self.state, State::Dead(_)) {
-            return self.poll_failed(room, given, each);
-        }
         // No more completions than requests can be there; a provider that goes
         // on and on is stopped.
         let mut calls = self.flight.depth();
-        while given < room {
+        while given < room && !matches!(self.state, State::Dead(_)) {
             let want = POLL_BATCH.min(room - given);
-            let polled = self.provider.poll(self.wcs.first_mut(want));
+            let polled = self.provider.poll(&mut self.wcs.get_mut(0)[..want]);
             let got = match polled {
                 Ok(0) => break,
                 Ok(got) => got.min(want),
@@ -84,9 +82,12 @@ impl<P: Provider> Ring<'_, P> {
                 }
             };
             for index in 0..got {
-                let wc = self.wcs.get(index as u64);
-                let (wr_id, status, vendor_err) = (wc.wr_id, wc.status, wc.vendor_err);
-                given += self.take::<EACH>(wr_id, status, vendor_err, each);
+                let Wc { wr_id, status, vendor_err, .. } = self.wcs.get(0)[index];
+                given += if status == WcStatus::SUCCESS && self.state == State::Live {
+                    self.take::<EACH>(wr_id, each)
+                } else {
+                    self.take_other::<EACH>(wr_id, status, vendor_err, each)
+                };
             }
             if got < want || calls == 0 {
                 break;
@@ -99,35 +100,22 @@ impl<P: Provider> Ring<'_, P> {
         Ok(given)
     }
 
-    /// Takes one work completion in, and says how many completions it gave.
+    /// Takes a success in on a live ring, and says how many completions it gave.
     #[inline]
-    fn take<const EACH: bool>(
-        &mut self,
-        wr_id: u64,
-        status: WcStatus,
-        vendor_err: u32,
-        each: &mut impl FnMut(Completion),
-    ) -> usize {
-        if self.errored {
-            return self.take_flushed(wr_id);
-        }
-        // The generation first: a number alone may be that of an earlier ring.
-        let ours = (wr_id ^ self.tag) >> 32 == 0;
-        let run = if ours { self.flight.retire(wr_id as u32) } else { None };
-        let Some(run) = run else {
+    fn take<const EACH: bool>(&mut self, wr_id: u64, each: &mut impl FnMut(Completion)) -> usize {
+        let Some(run) = self.flight.retire(wr_id) else {
             self.stale += 1;
             return 0;
         };
         self.completions += 1;
-        if status != WcStatus::SUCCESS || self.state != State::Live {
-            return self.take_failure::<EACH>(run, status, vendor_err, each);
-        }
-        self.confirm(run);
         if EACH {
-            return self.tell_each(run, each);
+            return self.tell_each(run.first, run.last.wrapping_sub(run.first) + 1, each);
         }
+        self.confirm(run.last);
         let record = self.records.get(run.last);
-        if record.notify == Notify::OnError || record.own {
+        if record.notify == Notify::OnError {
+            // A request of the ring's own is none that the caller counts.
+            self.reported = self.reported.wrapping_add(u64::from(record.own));
             return 0;
         }
         let (context, op) = (record.context, record.op);
@@ -136,10 +124,10 @@ impl<P: Provider> Ring<'_, P> {
     }
 
     #[inline]
-    fn confirm(&mut self, run: Run) {
-        let next = run.last.wrapping_add(1);
+    fn confirm(&mut self, last: u64) {
+        let next = last.wrapping_add(1);
         self.confirmed = next;
-        if (next.wrapping_sub(self.fence_to) as i64) >= 0 {
+        if self.fence != 0 && (next.wrapping_sub(self.fence_to) as i64) >= 0 {
             // No emulated flush is outstanding any more.
             self.fence = 0;
         }
@@ -155,44 +143,65 @@ impl<P: Provider> Ring<'_, P> {
     ) -> Completion {
         let confirms = self.confirmed.wrapping_sub(self.reported);
         self.reported = self.confirmed;
-        Completion { context, ticket: Ticket(number), op, outcome, confirms }
+        Completion { context, ticket: self.ticket(number), op, outcome, confirms }
     }
 
     fn tell(&mut self, number: u64, outcome: Outcome, each: &mut impl FnMut(Completion)) -> usize {
         let record = *self.records.get(number);
         if record.own {
+            self.reported = self.reported.wrapping_add(u64::from(outcome.is_confirmed()));
             return 0;
         }
         each(self.completion(number, record.context, record.op, outcome));
         1
     }
 
-    fn tell_each(&mut self, run: Run, each: &mut impl FnMut(Completion)) -> usize {
-        let count = run.last.wrapping_sub(run.first) + 1;
+    /// Confirms `count` requests one by one, so that each tells of itself.
+    fn tell_each(&mut self, first: u64, count: u64, each: &mut impl FnMut(Completion)) -> usize {
         let mut given = 0;
         for index in 0..count {
-            given += self.tell(run.first.wrapping_add(index), Outcome::Confirmed, each);
+            let number = first.wrapping_add(index);
+            self.confirm(number);
+            given += self.tell(number, Outcome::Confirmed, each);
         }
         given
     }
 
     /// A completion behind the one that failed: nothing from there on succeeded
     /// for certain.
-    #[cold]
     fn take_flushed(&mut self, wr_id: u64) -> usize {
-        let ours = (wr_id ^ self.tag) >> 32 == 0;
-        match self.flight.find(wr_id as u32) {
-            Some(number) if ours => {
-                self.completions += 1;
-                self.flushed = number.wrapping_add(1);
-            }
-            _ => self.stale += 1,
+        // One that came before counts once.
+        let is_news = wr_id.wrapping_sub(self.flushed) as i64 >= 0;
+        if is_news && self.flight.is_in_flight(wr_id) {
+            self.completions += 1;
+            self.flushed = wr_id.wrapping_add(1);
+        } else {
+            self.stale += 1;
         }
         0
     }
 
-    /// The first error completion, or any completion while draining.
+    /// Takes an error in, or anything on a ring that is not live.
     #[cold]
+    fn take_other<const EACH: bool>(
+        &mut self,
+        wr_id: u64,
+        status: WcStatus,
+        vendor_err: u32,
+        each: &mut impl FnMut(Completion),
+    ) -> usize {
+        if self.errored {
+            return self.take_flushed(wr_id);
+        }
+        let Some(run) = self.flight.retire(wr_id) else {
+            self.stale += 1;
+            return 0;
+        };
+        self.completions += 1;
+        self.take_failure::<EACH>(run, status, vendor_err, each)
+    }
+
+    /// The first error completion, or any completion while draining.
     fn take_failure<const EACH: bool>(
         &mut self,
         run: Run,
@@ -203,22 +212,19 @@ impl<P: Provider> Ring<'_, P> {
         let mut given = 0;
         let earlier = run.last.wrapping_sub(run.first);
         // Completions come in order, so what stands before this one succeeded.
-        if status == WcStatus::SUCCESS {
-            self.confirm(run);
-        } else if earlier > 0 {
-            self.confirm(Run { first: run.first, last: run.last.wrapping_sub(1) });
-        }
         if EACH {
-            for index in 0..earlier {
-                given += self.tell(run.first.wrapping_add(index), Outcome::Confirmed, each);
-            }
+            given += self.tell_each(run.first, earlier, each);
+        } else if earlier > 0 {
+            self.confirm(run.last.wrapping_sub(1));
         }
         let outcome = match status {
             WcStatus::SUCCESS => Outcome::Confirmed,
             WcStatus::WR_FLUSH_ERR => Outcome::Unknown,
             status => Outcome::Failed(status),
         };
-        if status != WcStatus::SUCCESS {
+        if outcome.is_confirmed() {
+            self.confirm(run.last);
+        } else {
             // A post whose extent was unknown leaves the ring draining; the
             // first error completion then says where it stopped.
             self.state = State::Draining(match self.failure() {
@@ -229,8 +235,9 @@ impl<P: Provider> Ring<'_, P> {
             self.errored = true;
             self.flushed = run.last.wrapping_add(1);
         }
+        let record = self.records.get(run.last);
         let silent =
-            outcome.is_confirmed() && !EACH && self.records.get(run.last).notify == Notify::OnError;
+            outcome.is_confirmed() && !EACH && record.notify == Notify::OnError && !record.own;
         if silent { given } else { given + self.tell(run.last, outcome, each) }
     }
 
@@ -253,6 +260,7 @@ impl<P: Provider> Ring<'_, P> {
             let Some((number, was_posted)) = self.flight.retire_oldest() else {
                 break;
             };
+            self.unposted += u64::from(!was_posted);
             let outcome = if was_posted { Outcome::Unknown } else { Outcome::Unposted };
             given += self.tell(number, outcome, each);
         }

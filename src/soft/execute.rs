@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use crate::batch::Request;
 use crate::error::{Errno, WcStatus};
 use crate::region::Usage;
-use crate::soft::{Mode, REMOTE_READ, Registration, SoftDevice, by_key, flush_usage, memory};
+use crate::soft::{Mode, REMOTE_READ, Registration, SoftDevice, flush_usage, memory};
 use crate::wr::{
     SEND_FENCE, SEND_SIGNALED, WC_ATOMIC_WRITE, WC_FLUSH, WC_RDMA_READ, WC_RDMA_WRITE,
     WR_ATOMIC_WRITE, WR_FLUSH, WR_RDMA_READ, WR_RDMA_WRITE,
@@ -147,7 +147,10 @@ impl SoftDevice<'_> {
     /// allow it, and says whether they did.
     #[inline]
     pub(super) fn store_word(&self, address: u64, rkey: u32, word: u64) -> bool {
-        store_word(&self.regions, address, rkey, word)
+        match self.by_key(rkey) {
+            Some(region) if region.is_written_by(rkey) => region.store_word(address, word),
+            _ => false,
+        }
     }
 
     /// An inline write of 8 bytes: one store where the address is aligned, and
@@ -258,37 +261,33 @@ impl SoftDevice<'_> {
 }
 
 impl Registration<'_> {
+    /// Whether this is the key of this region, and the region may be written.
+    #[inline]
+    pub(super) fn is_written_by(&self, rkey: u32) -> bool {
+        self.write_key.load(Ordering::Acquire) == u64::from(rkey)
+    }
+
+    /// Stores a word where the bounds and the alignment allow it, and says
+    /// whether they did.
+    #[inline]
+    pub(super) fn store_word(&self, address: u64, word: u64) -> bool {
+        // An index of words whose three lowest bits, if any is set, stand at the
+        // top: one comparison refuses what is unaligned and what is outside.
+        let index = address.wrapping_sub(self.words_base).rotate_right(3);
+        match self.words.get(index as usize) {
+            Some(place) => {
+                place.store(word, Ordering::Release);
+                true
+            }
+            None => false,
+        }
+    }
+
     /// Whether `len` bytes at `address` all lie in the region.
     #[inline]
     fn holds(&self, address: u64, len: u64) -> bool {
         let offset = address.wrapping_sub(self.base);
         offset <= self.size && len <= self.size - offset
-    }
-}
-
-/// As [`SoftDevice::store_word`], for a loop that keeps the table at hand.
-#[inline]
-pub(super) fn store_word(
-    regions: &[Registration<'_>],
-    address: u64,
-    rkey: u32,
-    word: u64,
-) -> bool {
-    let Some(region) = by_key(regions, rkey) else {
-        return false;
-    };
-    if region.write_key.load(Ordering::Acquire) != rkey {
-        return false;
-    }
-    // An index of words whose three lowest bits, if any is set, stand at the
-    // top: one comparison refuses what is unaligned and what is outside.
-    let index = address.wrapping_sub(region.words_base).rotate_right(3);
-    match region.words.get(index as usize) {
-        Some(place) => {
-            place.store(word, Ordering::Release);
-            true
-        }
-        None => false,
     }
 }
 

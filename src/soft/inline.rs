@@ -9,7 +9,7 @@ use crate::batch::Chain;
 use crate::error::{DeviceFault, Errno, Error, Invalid, WcStatus};
 use crate::provider::{Capabilities, PostError, Provider};
 use crate::slots::Slots;
-use crate::soft::execute::{Wqe, store_word};
+use crate::soft::execute::Wqe;
 use crate::soft::{MAX_READS, Mode, QpConfig, SoftDevice, next_qp_num};
 use crate::wr::{WC_ATOMIC_WRITE, WC_RDMA_WRITE, WR_ATOMIC_WRITE, Wc};
 
@@ -146,22 +146,33 @@ impl<'d> InlineQp<'d> {
         }
         let opcode = if native { WC_ATOMIC_WRITE } else { WC_RDMA_WRITE };
         let first = self.posted;
-        let mut done = 0;
-        let regions = &self.device.regions[..];
-        for request in chain.first_requests(room) {
-            let wr = request.wr();
-            if !store_word(regions, wr.remote_addr, wr.rkey, wr.word) {
-                break;
+        let device = self.device;
+        // Keys are unique, so that of the last request's region tells whether it
+        // is this one's too.
+        let Some(mut region) = device.regions.first() else {
+            return 0;
+        };
+        let mut next = first;
+        'chain: for piece in chain.pieces(room) {
+            for wr in piece {
+                if !region.is_written_by(wr.rkey) {
+                    match device.by_key(wr.rkey) {
+                        Some(other) if other.is_written_by(wr.rkey) => region = other,
+                        _ => break 'chain,
+                    }
+                }
+                if !region.store_word(wr.remote_addr, wr.word) {
+                    break 'chain;
+                }
+                if wr.is_signaled() {
+                    let (wr_id, status) = (wr.wr_id, WcStatus::SUCCESS);
+                    self.push(Cqe { number: next, wr_id, status, opcode, byte_len: 8 });
+                }
+                next = next.wrapping_add(1);
             }
-            if wr.is_signaled() {
-                let number = first.wrapping_add(u64::from(done));
-                let (wr_id, status) = (wr.wr_id, WcStatus::SUCCESS);
-                self.push(Cqe { number, wr_id, status, opcode, byte_len: 8 });
-            }
-            done += 1;
         }
-        self.posted = first.wrapping_add(u64::from(done));
-        done
+        self.posted = next;
+        next.wrapping_sub(first) as u32
     }
 
     /// The way for all: carries the requests of a chain out from number `from`
