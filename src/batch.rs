@@ -8,19 +8,28 @@
 #![allow(unsafe_code, reason = "requests point at one another, as the verbs ABI has it")]
 
 use core::fmt;
-use core::mem;
+use core::mem::offset_of;
 use core::ptr;
 
 use crate::region::Target;
 use crate::slots::Slots;
 use crate::wr::{
-    SEND_INLINE, SEND_SIGNALED, SendWr, Sge, WR_ATOMIC_WRITE, WR_FLUSH, WR_RDMA_WRITE,
+    SEND_FENCE, SEND_INLINE, SEND_SIGNALED, SendWr, Sge, WR_ATOMIC_WRITE, WR_FLUSH, WR_RDMA_WRITE,
+};
+
+// A target is what stands from `remote_addr` on in a request.
+const _: () = {
+    assert!(size_of::<Target>() == 16 && align_of::<Target>() == 8);
+    assert!(offset_of!(SendWr, rkey) == offset_of!(SendWr, remote_addr) + 8);
+    assert!(offset_of!(SendWr, flush_kind) == offset_of!(SendWr, remote_addr) + 12);
 };
 
 pub(crate) struct Batch<'m> {
     wrs: Slots<'m, SendWr>,
-    /// The opcode and flags of an atomic write.
+    /// The opcode of an atomic write.
     opcode: u32,
+    /// The flags of the next atomic write: `SEND_INLINE` unless it is native,
+    /// and `SEND_FENCE` while one is due.
     flags: u32,
     /// Whether a staged request has overwritten its slot's template.
     dirty: bool,
@@ -49,20 +58,35 @@ impl<'m> Batch<'m> {
 
     /// Stages an atomic write.
     #[inline]
-    pub(crate) fn set_word(
-        &mut self,
-        number: u64,
-        flags: u32,
-        target: Target,
-        word: u64,
-    ) {
+    pub(crate) fn set_word(&mut self, number: u64, flags: u32, target: Target, word: u64) {
         let flags = flags | self.flags;
+        if flags & SEND_FENCE != 0 {
+            // The fence holds this write back until every earlier read is done,
+            // so what follows it needs none.
+            self.flags &= !SEND_FENCE;
+        }
         let wr = self.wrs.get_mut(number);
         wr.word = word;
         wr.wr_id = number;
         wr.send_flags = flags;
-        wr.remote_addr = target.address();
-        wr.rkey = target.rkey();
+        let wr = self.wrs.at(number);
+        // SAFETY: `wr` is an element of the batch, so this is within it.
+        let remote = unsafe { wr.byte_add(offset_of!(SendWr, remote_addr)) };
+        // SAFETY: the address is a multiple of 8 within an element, and a
+        // `Target` covers the fields `remote_addr`, `rkey` and `flush_kind` with
+        // what may stand there (the assertions below); no reference to the
+        // element is live.
+        unsafe { remote.cast::<Target>().write(target) };
+    }
+
+    /// Whether the next atomic write will be fenced, and whether it shall be.
+    #[inline]
+    pub(crate) fn is_fence_due(&self) -> bool {
+        self.flags & SEND_FENCE != 0
+    }
+
+    pub(crate) fn set_fence_due(&mut self, due: bool) {
+        self.flags = self.flags & !SEND_FENCE | if due { SEND_FENCE } else { 0 };
     }
 
     /// Stages a request that moves a registered buffer; with no buffer it moves
@@ -104,17 +128,17 @@ impl<'m> Batch<'m> {
         is_news
     }
 
-    /// Ends the chain at request `last`, and says what [`tie`](Self::tie) needs
-    /// to mend it after the post.
+    /// Ends the chain at request `last`. [`tie`](Self::tie) mends it after the
+    /// post.
     #[inline]
-    pub(crate) fn cut(&mut self, last: u64) -> *mut SendWr {
-        mem::replace(&mut self.wrs.get_mut(last).next, ptr::null_mut())
+    pub(crate) fn cut(&mut self, last: u64) {
+        self.wrs.get_mut(last).next = ptr::null_mut();
     }
 
     /// Ties request `last` to its successor again.
     #[inline]
-    pub(crate) fn tie(&mut self, last: u64, next: *mut SendWr) {
-        self.wrs.get_mut(last).next = next;
+    pub(crate) fn tie(&mut self, last: u64) {
+        self.wrs.get_mut(last).next = self.wrs.at(last.wrapping_add(1));
     }
 
     /// The `count` requests from `head` on, the last of which was [`cut`](Self::cut).
@@ -208,19 +232,12 @@ impl Chain<'_> {
         self.batch.wrs.at(self.head)
     }
 
-    /// Whether every request carries its 8 bytes with it and nothing else: all
-    /// are atomic writes, as inline RDMA writes or natively. Told without a look
-    /// at any of them.
+    /// The opcode of all requests, where every one of them carries its 8 bytes
+    /// with it and nothing else: atomic writes, as inline RDMA writes or
+    /// natively. Told without a look at any of them.
     #[inline]
-    #[must_use]
-    pub(crate) fn is_all_words(&self) -> bool {
-        !self.batch.dirty
-    }
-
-    /// The opcode of atomic writes.
-    #[inline]
-    pub(crate) fn word_opcode(&self) -> u32 {
-        self.batch.opcode
+    pub(crate) fn all_words(&self) -> Option<u32> {
+        (!self.batch.dirty).then_some(self.batch.opcode)
     }
 
     /// The first `most` requests, or all if there are fewer, as they lie in
@@ -234,7 +251,8 @@ impl Chain<'_> {
     #[inline]
     pub fn requests(&self) -> impl ExactSizeIterator<Item = Request<'_>> {
         let (wrs, head) = (self.batch.wrs.view(), self.head);
-        (0..self.count).map(move |index| Request { wr: wrs.get(head.wrapping_add(u64::from(index))) })
+        (0..self.count)
+            .map(move |index| Request { wr: wrs.get(head.wrapping_add(u64::from(index))) })
     }
 
     /// Hands the first `count` requests (at least 1, at most all) to `post`, as

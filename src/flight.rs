@@ -121,7 +121,7 @@ impl Flight {
     }
 
     /// Looks again how far staging may go, and says whether there is room.
-    #[inline(never)]
+    #[inline]
     fn move_limit(&mut self) -> bool {
         self.limit = self.staged.wrapping_add(u64::from(self.room()));
         self.limit != self.staged

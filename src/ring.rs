@@ -14,7 +14,7 @@ use crate::op::{FlushKind, Notify, Op, OpContext, Ticket, Word};
 use crate::provider::{Capabilities, FlushSupport, PostError, Provider};
 use crate::region::{LocalSlice, Span, Target, Usage};
 use crate::slots::{MAX_SLOTS, Slots};
-use crate::wr::{SEND_FENCE, SEND_SIGNALED, Sge, WR_RDMA_READ, WR_RDMA_WRITE, Wc};
+use crate::wr::{SEND_SIGNALED, Sge, WR_RDMA_READ, WR_RDMA_WRITE, Wc};
 
 mod completion;
 mod storage;
@@ -152,8 +152,6 @@ pub struct Ring<'m, P> {
     /// What the number of a request, which is its `wr_id`, is more than its
     /// ticket. It differs from ring to ring.
     base: u64,
-    /// `SEND_FENCE` while the next atomic write needs one, else 0.
-    fence: u32,
     /// A quarter of the depth, less one: requests whose number has these bits
     /// set are signaled.
     window: u32,
@@ -257,7 +255,6 @@ impl<'m, P: Provider> Ring<'m, P> {
         Ok(Ring {
             flight: Flight::new(config.depth, config.batch, first),
             base,
-            fence: 0,
             window: (config.depth / 4).max(1) - 1,
             batch,
             records: parts.records,
@@ -303,13 +300,7 @@ impl<'m, P: Provider> Ring<'m, P> {
         let Some(number) = self.flight.stage() else {
             return Err(self.no_room());
         };
-        let mut flags = self.signal(notify);
-        if self.fence != 0 {
-            // The fence holds this write back until every earlier read is done,
-            // so what follows it needs none.
-            flags |= self.fence;
-            self.fence = 0;
-        }
+        let flags = self.signal(notify);
         self.batch.set_word(number, flags, target, word.to_ne());
         *self.records.get_mut(number) = Record::new(context, Op::AtomicWrite, notify);
         Ok(self.ticket(number))
@@ -380,7 +371,7 @@ impl<'m, P: Provider> Ring<'m, P> {
                 };
                 let staged =
                     self.stage_buffer(Op::Flush, WR_RDMA_READ, sge, remote, notify, context)?;
-                self.fence = SEND_FENCE;
+                self.batch.set_fence_due(true);
                 self.fence_to = self.number(staged).wrapping_add(1);
                 Ok(staged)
             }
@@ -406,7 +397,10 @@ impl<'m, P: Provider> Ring<'m, P> {
     #[inline]
     pub fn doorbell(&mut self) -> Result<u32, Error> {
         let count = self.flight.unposted();
-        if count == 0 || self.state != State::Live {
+        if count == 0 {
+            return self.nothing_to_post();
+        }
+        if self.state != State::Live {
             return self.nothing_to_post();
         }
         let head = self.flight.posted();
@@ -414,9 +408,9 @@ impl<'m, P: Provider> Ring<'m, P> {
         if head ^ head.wrapping_add(u64::from(count)) > u64::from(self.window) {
             self.signal_quarters(head, count);
         }
-        let next = self.batch.cut(last);
+        self.batch.cut(last);
         let result = self.provider.post(self.batch.chain(head, count));
-        self.batch.tie(last, next);
+        self.batch.tie(last);
         self.doorbells += 1;
         match result {
             Ok(()) => {

@@ -108,10 +108,16 @@ impl<'a, T> View<'a, T> {
         let start = (number as u32 & self.mask) as usize;
         let count = (count as usize).min(len);
         let ahead = count.min(len - start);
-        // SAFETY: `base` leads to `len` initialised elements, which stay borrowed
-        // for `'a` so that nobody forms a `&mut` to them.
-        let all = unsafe { core::slice::from_raw_parts(self.base.as_ptr(), len) };
-        [&all[start..start + ahead], &all[..count - ahead]]
+        let base = self.base.as_ptr();
+        // SAFETY: `start` is at most `mask`, so it is an index of the allocation.
+        let first = unsafe { base.add(start) };
+        // SAFETY: `ahead` is at most `len - start`, so these are initialised
+        // elements of the allocation. They stay borrowed for `'a`, so nobody
+        // forms a `&mut` to them.
+        let upper = unsafe { core::slice::from_raw_parts(first, ahead) };
+        // SAFETY: as above, and `count - ahead` is at most `len`.
+        let lower = unsafe { core::slice::from_raw_parts(base, count - ahead) };
+        [upper, lower]
     }
 }
 

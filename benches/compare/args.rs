@@ -44,7 +44,9 @@ impl Args {
                 "--no-count" => args.no_count = true,
                 "--rounds" => {
                     let rounds = value()?;
-                    args.rounds = rounds.parse().map_err(|_| format!("--rounds {rounds}: a number, at least 1"))?;
+                    args.rounds = rounds
+                        .parse()
+                        .map_err(|_| format!("--rounds {rounds}: a number, at least 1"))?;
                 }
                 "--rows" => args.only = value()?.split(',').map(String::from).collect(),
                 other => return Err(format!("unknown argument {other:?}")),

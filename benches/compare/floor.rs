@@ -23,7 +23,9 @@ pub(crate) fn add(rows: &mut Vec<Box<dyn Row>>) {
     rows.push(Box::new(Floor::<32>::new("floor_soft_32")));
 }
 
+/// Two to a cache line.
 #[derive(Clone, Copy, Default)]
+#[repr(align(32))]
 struct Request {
     address: u64,
     word: u64,

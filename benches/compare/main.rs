@@ -35,7 +35,14 @@ fn main() -> ExitCode {
     match args.task {
         Task::Table | Task::Json => {
             let results = measure::all(&args);
-            print!("{}", if args.task == Task::Json { report::json(&results) } else { report::table(&results) });
+            print!(
+                "{}",
+                if args.task == Task::Json {
+                    report::json(&results)
+                } else {
+                    report::table(&results)
+                }
+            );
             ExitCode::SUCCESS
         }
         Task::Check | Task::Limits => limits::run(&args),

@@ -16,7 +16,8 @@ pub(crate) fn add(rows: &mut Vec<Box<dyn Row>>) {
 type SoftRing = Ring<'static, InlineQp<'static>>;
 
 fn small_ring(device: &'static SoftDevice<'static>) -> SoftRing {
-    let qp = InlineQp::boxed(device, QpConfig::default().with_depths(32, 32)).expect("a queue pair");
+    let qp =
+        InlineQp::boxed(device, QpConfig::default().with_depths(32, 32)).expect("a queue pair");
     Ring::boxed(qp, RingConfig::new(32, 32)).expect("a ring")
 }
 

@@ -28,7 +28,8 @@ const AGAINST: &[(&str, &str, Option<f64>)] = &[
 fn ratio(found: &[Found], row: &Found) -> Option<(&'static str, f64, Option<f64>)> {
     let (_, other, target) = AGAINST.iter().find(|(name, ..)| *name == row.name)?;
     let other_row = found.iter().find(|found| found.name == *other)?;
-    let ratios: Vec<f64> = row.ns.iter().zip(&other_row.ns).map(|(own, other)| own / other).collect();
+    let ratios: Vec<f64> =
+        row.ns.iter().zip(&other_row.ns).map(|(own, other)| own / other).collect();
     Some((other, median(&ratios), *target))
 }
 
@@ -66,11 +67,8 @@ pub(crate) fn table(found: &[Found]) -> String {
     for row in found {
         let instructions = row.instructions.map_or("-".into(), |count| format!("{count:.1}"));
         let doorbells = row.doorbells.map_or("-".into(), |count| format!("{count:.4}"));
-        let _ = write!(
-            text,
-            "{:<24}{:>10.2}{:>14}{:>12}",
-            row.name, row.ns(), instructions, doorbells
-        );
+        let _ =
+            write!(text, "{:<24}{:>10.2}{:>14}{:>12}", row.name, row.ns(), instructions, doorbells);
         if let Some((other, ratio, target)) = ratio(found, row) {
             let _ = write!(text, "   {ratio:.2} x {other}");
             if let Some(target) = target {

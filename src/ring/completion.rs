@@ -66,38 +66,71 @@ impl<P: Provider> Ring<'_, P> {
         room: usize,
         each: &mut impl FnMut(Completion),
     ) -> Result<usize, Error> {
-        let mut given = 0;
-        // No more completions than requests can be there; a provider that goes
-        // on and on is stopped.
-        let mut calls = self.flight.depth();
-        while given < room && !matches!(self.state, State::Dead(_)) {
-            let want = POLL_BATCH.min(room - given);
-            let polled = self.provider.poll(&mut self.wcs.get_mut(0)[..want]);
-            let got = match polled {
-                Ok(0) => break,
-                Ok(got) => got.min(want),
-                Err(fault) => {
-                    self.fail(State::Dead(Why::Device(fault)));
-                    break;
-                }
-            };
-            for index in 0..got {
-                let Wc { wr_id, status, vendor_err, .. } = self.wcs.get(0)[index];
-                given += if status == WcStatus::SUCCESS && self.state == State::Live {
-                    self.take::<EACH>(wr_id, each)
-                } else {
-                    self.take_other::<EACH>(wr_id, status, vendor_err, each)
-                };
-            }
-            if got < want || calls == 0 {
-                break;
-            }
-            calls -= 1;
+        if room == 0 {
+            return Ok(0);
+        }
+        let want = POLL_BATCH.min(room);
+        let (got, mut given) = self.poll_once::<EACH>(want, each);
+        if got == want {
+            given += self.poll_on::<EACH>(room - given, each);
         }
         if self.state != State::Live {
             return self.poll_failed(room, given, each);
         }
         Ok(given)
+    }
+
+    /// Goes on where there were as many completions as a call may take. No more
+    /// than requests can be there; a provider that goes on and on is stopped.
+    #[inline(never)]
+    fn poll_on<const EACH: bool>(
+        &mut self,
+        room: usize,
+        each: &mut impl FnMut(Completion),
+    ) -> usize {
+        let mut given = 0;
+        for _ in 0..self.flight.depth() {
+            let want = POLL_BATCH.min(room - given);
+            if want == 0 {
+                break;
+            }
+            let (got, more) = self.poll_once::<EACH>(want, each);
+            given += more;
+            if got < want {
+                break;
+            }
+        }
+        given
+    }
+
+    /// One call of the provider: how many work completions there were, `want` at
+    /// most, and how many completions they gave.
+    #[inline]
+    fn poll_once<const EACH: bool>(
+        &mut self,
+        want: usize,
+        each: &mut impl FnMut(Completion),
+    ) -> (usize, usize) {
+        if matches!(self.state, State::Dead(_)) {
+            return (0, 0);
+        }
+        let got = match self.provider.poll(&mut self.wcs.get_mut(0)[..want]) {
+            Ok(got) => got.min(want),
+            Err(fault) => {
+                self.fail(State::Dead(Why::Device(fault)));
+                return (0, 0);
+            }
+        };
+        let mut given = 0;
+        for index in 0..got {
+            let Wc { wr_id, status, vendor_err, .. } = self.wcs.get(0)[index];
+            given += if status == WcStatus::SUCCESS && self.state == State::Live {
+                self.take::<EACH>(wr_id, each)
+            } else {
+                self.take_other::<EACH>(wr_id, status, vendor_err, each)
+            };
+        }
+        (got, given)
     }
 
     /// Takes a success in on a live ring, and says how many completions it gave.
@@ -127,9 +160,9 @@ impl<P: Provider> Ring<'_, P> {
     fn confirm(&mut self, last: u64) {
         let next = last.wrapping_add(1);
         self.confirmed = next;
-        if self.fence != 0 && (next.wrapping_sub(self.fence_to) as i64) >= 0 {
+        if self.batch.is_fence_due() && (next.wrapping_sub(self.fence_to) as i64) >= 0 {
             // No emulated flush is outstanding any more.
-            self.fence = 0;
+            self.batch.set_fence_due(false);
         }
     }
 

@@ -4,9 +4,9 @@ use core::fmt;
 
 use crate::error::Invalid;
 use crate::op::{Notify, Op, OpContext};
-use crate::ring::{POLL_BATCH, WcBatch};
 #[cfg(feature = "std")]
 use crate::ring::RingConfig;
+use crate::ring::{POLL_BATCH, WcBatch};
 use crate::slots::Slots;
 use crate::wr::{SendWr, Wc};
 

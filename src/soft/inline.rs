@@ -11,7 +11,7 @@ use crate::provider::{Capabilities, PostError, Provider};
 use crate::slots::Slots;
 use crate::soft::execute::Wqe;
 use crate::soft::{MAX_READS, Mode, QpConfig, SoftDevice, next_qp_num};
-use crate::wr::{WC_ATOMIC_WRITE, WC_RDMA_WRITE, WR_ATOMIC_WRITE, Wc};
+use crate::wr::{WC_ATOMIC_WRITE, WC_RDMA_WRITE, WR_ATOMIC_WRITE, WR_RDMA_WRITE, Wc};
 
 /// What a completion tells, and the number of the request that it retires.
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +27,9 @@ impl Cqe {
     const EMPTY: Cqe =
         Cqe { number: 0, wr_id: 0, status: WcStatus::SUCCESS, opcode: 0, byte_len: 0 };
 }
+
+/// No request has this opcode.
+const LONG_WAY: u32 = u32::MAX;
 
 /// The completion queue of an [`InlineQp`], lent by the caller. `CQ` must be a
 /// power of two.
@@ -62,8 +65,11 @@ pub struct InlineQp<'d> {
     posted: u64,
     retired: u64,
     in_error: bool,
-    /// In error, or with late reads: every request takes the long way.
-    slow: bool,
+    /// The opcode of the words that take the short way; [`LONG_WAY`] in error
+    /// and with late reads.
+    word_opcode: u32,
+    /// That of their completions.
+    word_wc: u32,
     overrun: bool,
     config: QpConfig,
     qp_num: u32,
@@ -107,6 +113,10 @@ impl<'d> InlineQp<'d> {
         if config.sq_depth == 0 {
             return Err(Invalid::Depth { got: 0, min: 1, max: u32::MAX.into() }.into());
         }
+        let (word_opcode, word_wc) = match config.mode {
+            Mode::Emulated => (WR_RDMA_WRITE, WC_RDMA_WRITE),
+            Mode::Native => (WR_ATOMIC_WRITE, WC_ATOMIC_WRITE),
+        };
         Ok(InlineQp {
             device,
             cq,
@@ -115,7 +125,8 @@ impl<'d> InlineQp<'d> {
             posted: 0,
             retired: 0,
             in_error: false,
-            slow: config.late_reads,
+            word_opcode: if config.late_reads { LONG_WAY } else { word_opcode },
+            word_wc,
             overrun: false,
             config,
             qp_num: next_qp_num(),
@@ -140,11 +151,6 @@ impl<'d> InlineQp<'d> {
     /// first requests of a chain out, `room` at most, and says how many.
     #[inline(never)]
     fn post_words(&mut self, chain: &Chain<'_>, room: u32) -> u32 {
-        let native = chain.word_opcode() == WR_ATOMIC_WRITE;
-        if native != (self.config.mode == Mode::Native) {
-            return 0;
-        }
-        let opcode = if native { WC_ATOMIC_WRITE } else { WC_RDMA_WRITE };
         let first = self.posted;
         let device = self.device;
         // Keys are unique, so that of the last request's region tells whether it
@@ -166,6 +172,7 @@ impl<'d> InlineQp<'d> {
                 }
                 if wr.is_signaled() {
                     let (wr_id, status) = (wr.wr_id, WcStatus::SUCCESS);
+                    let opcode = self.word_wc;
                     self.push(Cqe { number: next, wr_id, status, opcode, byte_len: 8 });
                 }
                 next = next.wrapping_add(1);
@@ -195,7 +202,7 @@ impl<'d> InlineQp<'d> {
 
     fn enter_error(&mut self) {
         self.in_error = true;
-        self.slow = true;
+        self.word_opcode = LONG_WAY;
     }
 
     /// Carries out one request that has a slot.
@@ -296,11 +303,14 @@ impl Provider for InlineQp<'_> {
     fn post(&mut self, chain: Chain<'_>) -> Result<(), PostError> {
         let used = self.posted.wrapping_sub(self.retired) as u32;
         let room = self.config.sq_depth - used;
-        let short = if self.slow || !chain.is_all_words() { 0 } else { self.post_words(&chain, room) };
-        if short == chain.len() {
-            return Ok(());
+        let mut done = 0;
+        if chain.all_words() == Some(self.word_opcode) {
+            done = self.post_words(&chain, room);
+            if done == chain.len() {
+                return Ok(());
+            }
         }
-        self.post_any(&chain, short, room)
+        self.post_any(&chain, done, room)
     }
 
     #[inline]
