@@ -143,18 +143,14 @@ impl SoftDevice<'_> {
         self.execute_general(wqe, mode, scratch)
     }
 
-    /// Stores a word where the key, the bounds, the rights and the alignment
+    /// Stores a word where the key, the rights, the bounds and the alignment
     /// allow it, and says whether they did.
     #[inline]
     pub(super) fn store_word(&self, address: u64, rkey: u32, word: u64) -> bool {
-        if let Ok((region, at)) = self.reach(rkey, address, 8, Usage::WRITE_DST.bits())
-            && at.is_multiple_of(8)
-            && let Some(place) = region.memory.get((at / 8) as usize)
-        {
-            place.store(word, Ordering::Release);
-            return true;
+        match self.by_key(rkey) {
+            Some(region) if region.is_written_by(rkey) => region.store_word(address, word),
+            _ => false,
         }
-        false
     }
 
     /// An inline write of 8 bytes: one store where the address is aligned, and
@@ -265,6 +261,28 @@ impl SoftDevice<'_> {
 }
 
 impl Registration<'_> {
+    /// Whether this is the key of this region, and the region may be written.
+    #[inline]
+    pub(super) fn is_written_by(&self, rkey: u32) -> bool {
+        self.write_key.load(Ordering::Acquire) == u64::from(rkey)
+    }
+
+    /// Stores a word where the bounds and the alignment allow it, and says
+    /// whether they did.
+    #[inline]
+    pub(super) fn store_word(&self, address: u64, word: u64) -> bool {
+        // An index of words whose three lowest bits, if any is set, stand at the
+        // top: one comparison refuses what is unaligned and what is outside.
+        let index = address.wrapping_sub(self.words_base).rotate_right(3);
+        match self.words.get(index as usize) {
+            Some(place) => {
+                place.store(word, Ordering::Release);
+                true
+            }
+            None => false,
+        }
+    }
+
     /// Whether `len` bytes at `address` all lie in the region.
     #[inline]
     fn holds(&self, address: u64, len: u64) -> bool {
