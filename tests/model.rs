@@ -40,11 +40,8 @@ impl Naive {
         }
     }
 
-    fn retire(&mut self, low: u32) -> Option<Run> {
-        let at = self
-            .queue
-            .iter()
-            .position(|entry| entry.1 == State::Posted && entry.0 as u32 == low)?;
+    fn retire(&mut self, last: u64) -> Option<Run> {
+        let at = self.queue.iter().position(|entry| *entry == (last, State::Posted))?;
         let gone: Vec<_> = self.queue.drain(..=at).collect();
         Some(Run { first: gone[0].0, last: gone[at].0 })
     }
@@ -61,7 +58,7 @@ enum Step {
     Post(u32),
     /// Retire the request so far behind the oldest in flight, or one that is
     /// not there.
-    Retire(u32),
+    Retire(u64),
     RetireOldest,
 }
 
@@ -69,7 +66,7 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         6 => Just(Step::Stage),
         3 => (0u32..12).prop_map(Step::Post),
-        3 => prop_oneof![0u32..20, Just(u32::MAX), any::<u32>()].prop_map(Step::Retire),
+        3 => prop_oneof![0u64..20, Just(u64::MAX), any::<u64>()].prop_map(Step::Retire),
         1 => Just(Step::RetireOldest),
     ]
 }
@@ -106,8 +103,8 @@ proptest! {
                     naive.post(count as usize);
                 }
                 Step::Retire(ahead) => {
-                    let low = (flight.retired() as u32).wrapping_add(ahead);
-                    prop_assert_eq!(flight.retire(low), naive.retire(low));
+                    let last = flight.retired().wrapping_add(ahead);
+                    prop_assert_eq!(flight.retire(last), naive.retire(last));
                 }
                 Step::RetireOldest => {
                     // Only a dead queue gives requests back this way.

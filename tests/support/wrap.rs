@@ -100,7 +100,7 @@ impl<P: Provider> Provider for Reused<P> {
         self.0.borrow().capabilities()
     }
 
-    fn post(&mut self, mut chain: Chain<'_>) -> Result<(), PostError> {
+    fn post(&mut self, chain: Chain<'_>) -> Result<(), PostError> {
         self.0.borrow_mut().post(chain)
     }
 
@@ -134,7 +134,7 @@ impl Provider for Scripted {
         self.capabilities
     }
 
-    fn post(&mut self, mut chain: Chain<'_>) -> Result<(), PostError> {
+    fn post(&mut self, chain: Chain<'_>) -> Result<(), PostError> {
         self.posted.extend(chain.requests().map(|request| request.wr().wr_id));
         Ok(())
     }
