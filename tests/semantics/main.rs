@@ -108,3 +108,9 @@ suite!(soft_inline_emulated, crate::support::soft::with_inline, farword::soft::M
 suite!(soft_inline_native, crate::support::soft::with_inline, farword::soft::Mode::Native);
 suite!(soft_threaded_emulated, crate::support::soft::with_threaded, farword::soft::Mode::Emulated);
 suite!(soft_threaded_native, crate::support::soft::with_threaded, farword::soft::Mode::Native);
+suite!(late_completions_inline, crate::support::faulty::with_inline, farword::soft::Mode::Emulated);
+suite!(
+    late_completions_threaded,
+    crate::support::faulty::with_threaded,
+    farword::soft::Mode::Native
+);

@@ -11,6 +11,7 @@ use farword::{
     RemoteRegion, Ring, RingConfig, Target, WaitError,
 };
 
+pub mod faulty;
 pub mod soft;
 pub mod wrap;
 
