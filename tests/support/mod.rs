@@ -11,6 +11,8 @@ use farword::{
     RemoteRegion, Ring, RingConfig, Target, WaitError,
 };
 
+#[cfg(feature = "verbs")]
+pub mod nic;
 pub mod soft;
 pub mod wrap;
 
