@@ -111,7 +111,10 @@ impl<'d> NicQp<'d> {
         let send_ops = match config.best {
             Path::PostSend => 0,
             Path::WrCalls => plain,
-            Path::Native => plain | QP_EX_WITH_ATOMIC_WRITE | QP_EX_WITH_FLUSH,
+            Path::Native if config.native_flush => {
+                plain | QP_EX_WITH_ATOMIC_WRITE | QP_EX_WITH_FLUSH
+            }
+            Path::Native => plain | QP_EX_WITH_ATOMIC_WRITE,
         };
         let raw = RawQp {
             qp: self.board.qp(),
@@ -204,9 +207,15 @@ pub struct NicControl<'a, 'd> {
 }
 
 impl NicControl<'_, '_> {
-    /// Refuses one request, once: the one after `taken` more, with this errno.
+    /// Refuses the request after `taken` more with this errno, as often as it is
+    /// posted, until [`accept_all`](Self::accept_all).
     pub fn refuse_after(&mut self, taken: u32, errno: Errno) {
-        self.nic.board.get_mut().hardware.refuse = Some((taken, errno));
+        self.nic.board.get_mut().hardware.set_refused(Some((taken, errno)));
+    }
+
+    /// Refuses no request any more but for want of room.
+    pub fn accept_all(&mut self) {
+        self.nic.board.get_mut().hardware.set_refused(None);
     }
 
     /// Refuses in another way from now on.

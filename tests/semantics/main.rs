@@ -114,3 +114,12 @@ suite!(
     crate::support::faulty::with_threaded,
     farword::soft::Mode::Native
 );
+
+#[cfg(feature = "verbs")]
+suite!(nic_post_send, crate::support::nic::with_nic, farword::verbs::Path::PostSend);
+#[cfg(feature = "verbs")]
+suite!(nic_wr_calls, crate::support::nic::with_nic, farword::verbs::Path::WrCalls);
+#[cfg(feature = "verbs")]
+suite!(nic_native, crate::support::nic::with_nic, farword::verbs::Path::Native);
+#[cfg(feature = "verbs")]
+suite!(nic_native_without_flush, crate::support::nic::with_half_native_nic, ());

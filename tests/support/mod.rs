@@ -12,6 +12,8 @@ use farword::{
 };
 
 pub mod faulty;
+#[cfg(feature = "verbs")]
+pub mod nic;
 pub mod soft;
 pub mod wrap;
 

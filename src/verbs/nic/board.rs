@@ -51,7 +51,7 @@ pub(super) struct Owned<'d>(NonNull<Board<'d>>);
 impl<'d> Owned<'d> {
     pub(super) fn new(hardware: Hardware<'d>) -> Result<Self, Errno> {
         let channel = hardware.config.channel.then(event_counter).transpose()?;
-        let best = hardware.config.best;
+        let config = hardware.config;
         // SAFETY: a C struct of pointers and numbers, for which zeros are valid.
         let context: verbs_context = unsafe { zeroed() };
         let board = Box::new(Board {
@@ -72,9 +72,11 @@ impl<'d> Owned<'d> {
         let owned = Owned(NonNull::from(Box::leak(board)));
         owned.wire_context();
         owned.wire_queues();
-        if best >= Path::WrCalls {
+        if config.best >= Path::WrCalls {
             // SAFETY: the board is this function's own.
-            calls::install(unsafe { &mut (*owned.0.as_ptr()).qp }, best == Path::Native);
+            let qp = unsafe { &mut (*owned.0.as_ptr()).qp };
+            let native = config.best == Path::Native;
+            calls::install(qp, native, native && config.native_flush);
         }
         Ok(owned)
     }
@@ -292,9 +294,14 @@ unsafe extern "C" fn query_device_ex(
     // SAFETY: the context is a live board's.
     let board = unsafe { Board::of_context(context) };
     // SAFETY: as above.
-    let best = unsafe { &*board }.hardware.config.best;
-    let native = DEVICE_ATOMIC_WRITE | DEVICE_FLUSH_GLOBAL | DEVICE_FLUSH_PERSISTENT;
+    let config = unsafe { &*board }.hardware.config;
+    let flush = DEVICE_FLUSH_GLOBAL | DEVICE_FLUSH_PERSISTENT;
+    let can = match config.best {
+        Path::Native if config.native_flush => DEVICE_ATOMIC_WRITE | flush,
+        Path::Native => DEVICE_ATOMIC_WRITE,
+        _ => 0,
+    };
     // SAFETY: the caller says that so many bytes may be written.
-    unsafe { (*attributes).device_cap_flags_ex = if best == Path::Native { native } else { 0 } };
+    unsafe { (*attributes).device_cap_flags_ex = can };
     0
 }

@@ -17,9 +17,9 @@ use crate::verbs::nic::post::signal_events;
 use crate::verbs::nic::wqe::Wqe;
 use crate::wr::{SEND_INLINE, WR_ATOMIC_WRITE, WR_FLUSH, WR_RDMA_READ, WR_RDMA_WRITE};
 
-/// Fills a queue pair's function pointers in; those of ATOMIC WRITE and FLUSH
-/// only with `native`.
-pub(super) fn install(qp: &mut QpEx, native: bool) {
+/// Fills a queue pair's function pointers in, those of ATOMIC WRITE and FLUSH
+/// only where it has them.
+pub(super) fn install(qp: &mut QpEx, atomic_write: bool, flush: bool) {
     qp.wr_start = Some(wr_start);
     qp.wr_complete = Some(wr_complete);
     qp.wr_abort = Some(wr_abort);
@@ -28,8 +28,10 @@ pub(super) fn install(qp: &mut QpEx, native: bool) {
     qp.wr_set_inline_data = Some(wr_set_inline_data);
     qp.wr_set_sge = Some(wr_set_sge);
     qp.wr_set_sge_list = Some(wr_set_sge_list);
-    if native {
+    if atomic_write {
         qp.wr_atomic_write = Some(wr_atomic_write);
+    }
+    if flush {
         qp.wr_flush = Some(wr_flush);
     }
 }
@@ -81,12 +83,9 @@ unsafe fn begin(qp: *mut QpEx, opcode: u32, rkey: u32, remote_addr: u64) {
     // SAFETY: this function's own condition.
     let hardware = unsafe { hardware(qp) };
     let ahead = hardware.built;
-    if ahead >= hardware.room() {
-        // As rxe and others say it.
-        hardware.build_error.get_or_insert(Errno::ENOSPC);
-        return;
-    }
-    if let Some(errno) = hardware.is_refused() {
+    if ahead >= hardware.limit() {
+        // A full queue as rxe and others say it.
+        let errno = hardware.reason(Errno::ENOSPC);
         hardware.build_error.get_or_insert(errno);
         return;
     }

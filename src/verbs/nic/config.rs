@@ -23,8 +23,10 @@ pub struct NicConfig {
     pub cq_depth: u32,
     /// How many bytes of inline data it grants.
     pub max_inline: u32,
-    /// The best path that it offers. With [`Path::Native`] it has FLUSH too.
+    /// The best path that it offers.
     pub best: Path,
+    /// Whether it offers FLUSH too, where its best path is [`Path::Native`].
+    pub native_flush: bool,
     /// The path that the provider is to take; `None` for the best.
     pub path: Option<Path>,
     /// How it says that it refuses a request.
@@ -50,6 +52,7 @@ impl Default for NicConfig {
             cq_depth: 256,
             max_inline: 16,
             best: Path::Native,
+            native_flush: true,
             path: None,
             refusal: Refusal::Errno,
             late_reads: false,
@@ -80,6 +83,14 @@ impl NicConfig {
     #[must_use]
     pub const fn with_best(mut self, best: Path) -> Self {
         self.best = best;
+        self
+    }
+
+    /// Offering FLUSH with the native path, or ATOMIC WRITE alone, as rdma-core
+    /// 44 does.
+    #[must_use]
+    pub const fn with_native_flush(mut self, flush: bool) -> Self {
+        self.native_flush = flush;
         self
     }
 

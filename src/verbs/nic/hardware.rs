@@ -50,8 +50,8 @@ pub(super) struct Hardware<'d> {
     pub(super) built: u32,
     /// What went wrong since `wr_start`.
     pub(super) build_error: Option<Errno>,
-    /// After so many more requests, one is refused with this errno.
-    pub(super) refuse: Option<(u32, Errno)>,
+    /// The number of a request that is refused, with this errno.
+    refuse: Option<(u64, Errno)>,
     pub(super) poll_error: Option<Errno>,
     pub(super) fault: FaultCell,
     /// Whether the next completion gives an event.
@@ -300,17 +300,32 @@ impl<'d> Hardware<'d> {
         self.slow = true;
     }
 
-    /// Whether the next request is the one to refuse.
+    /// Refuses the request that is `ahead` from the next one, whenever it comes,
+    /// or none.
+    pub(super) fn set_refused(&mut self, refuse: Option<(u32, Errno)>) {
+        self.refuse =
+            refuse.map(|(ahead, errno)| (self.posted.wrapping_add(u64::from(ahead)), errno));
+    }
+
+    /// How many requests are taken before one is refused: the room, or fewer.
     #[inline]
-    pub(super) fn is_refused(&mut self) -> Option<Errno> {
-        let (left, errno) = self.refuse.as_mut()?;
-        if *left == 0 {
-            let errno = *errno;
-            self.refuse = None;
-            return Some(errno);
+    pub(super) fn limit(&self) -> u32 {
+        let room = self.room();
+        match self.refuse {
+            None => room,
+            Some((number, _)) => number.wrapping_sub(self.posted).min(room.into()) as u32,
         }
-        *left -= 1;
-        None
+    }
+
+    /// Why the request at the limit is refused; `full` where for want of room.
+    #[cold]
+    pub(super) fn reason(&self, full: Errno) -> Errno {
+        match self.refuse {
+            Some((number, errno)) if number.wrapping_sub(self.posted) < u64::from(self.room()) => {
+                errno
+            }
+            _ => full,
+        }
     }
 
     #[cold]

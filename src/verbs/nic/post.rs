@@ -29,7 +29,7 @@ pub(super) unsafe extern "C" fn post_send(
 ) -> c_int {
     // SAFETY: the queue pair is a board's, and this thread's alone.
     let hardware = unsafe { &mut (*Board::of_qp(qp)).hardware };
-    let room = hardware.room();
+    let limit = hardware.limit();
     let mut next: *mut SendWr = wr.cast();
     let mut taken = 0;
     let mut refused = None;
@@ -38,7 +38,7 @@ pub(super) unsafe extern "C" fn post_send(
         // as the ABI's.
         let wr = unsafe { &*next };
         // SAFETY: the caller's scatter-gather lists and inline data may be read.
-        let written = unsafe { write(hardware, wr, taken, room) };
+        let written = unsafe { write(hardware, wr, taken, limit) };
         if let Err(errno) = written {
             refused = Some(errno);
             break;
@@ -66,13 +66,10 @@ unsafe fn write(
     hardware: &mut Hardware<'_>,
     wr: &SendWr,
     ahead: u32,
-    room: u32,
+    limit: u32,
 ) -> Result<(), Errno> {
-    if ahead >= room {
-        return Err(Errno::ENOMEM);
-    }
-    if let Some(errno) = hardware.is_refused() {
-        return Err(errno);
+    if ahead >= limit {
+        return Err(hardware.reason(Errno::ENOMEM));
     }
     let (qp_num, max_inline) = (hardware.qp_num, hardware.config.max_inline);
     if !matches!(wr.opcode, WR_RDMA_WRITE | WR_RDMA_READ | WR_ATOMIC_WRITE | WR_FLUSH)
