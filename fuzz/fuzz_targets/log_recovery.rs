@@ -20,9 +20,8 @@ const MOST: usize = 2048;
 #[derive(Arbitrary, Debug)]
 struct Input {
     bytes: Vec<u8>,
-    /// The tail word, small enough to be one at times.
-    tail: Option<u16>,
-    signed: bool,
+    tail: Tail,
+    signature: Signature,
     start: u8,
     cut: u8,
     used_word: u8,
@@ -35,6 +34,21 @@ struct Input {
     refuse_per_1024: u8,
     delays: bool,
     steps: Vec<Step>,
+}
+
+/// What the tail word says: what the bytes happen to, or something likelier.
+#[derive(Arbitrary, Debug)]
+enum Tail {
+    Any,
+    Within(u16),
+    NearEnd(i8),
+}
+
+#[derive(Arbitrary, Debug)]
+enum Signature {
+    Any,
+    Good,
+    AlmostGood { byte: u8, bit: u8 },
 }
 
 #[derive(Arbitrary, Debug)]
@@ -51,8 +65,7 @@ fuzz_target!(|input: Input| {
     let staging: Vec<AtomicU64> = (0..1 + input.staging % 40).map(|_| AtomicU64::new(0)).collect();
     let mut device = SoftDevice::new();
     let size = size_of_val(&memory[..]) as u64;
-    let start = u64::from(input.start % 24);
-    let len = size.saturating_sub(start + u64::from(input.cut % 24));
+    let (start, len) = part(&input, size);
     let Ok(region) = device.register_part(&memory, start, len, USAGE) else {
         return;
     };
@@ -72,18 +85,31 @@ fuzz_target!(|input: Input| {
     }
 });
 
+/// Where in the memory the region lies.
+fn part(input: &Input, size: u64) -> (u64, u64) {
+    let start = u64::from(input.start % 24);
+    (start, size.saturating_sub(start + u64::from(input.cut % 24)))
+}
+
 fn memory(input: &Input) -> Vec<AtomicU64> {
     let bytes = &input.bytes[..input.bytes.len().min(MOST)];
     let memory: Vec<AtomicU64> = (0..bytes.len().div_ceil(8)).map(|_| AtomicU64::new(0)).collect();
     store_bytes(&memory, 0, bytes);
-    let start = u64::from(input.start % 24);
-    if input.signed {
-        store_bytes(&memory, start, &SIGNATURE);
+    let (start, len) = part(input, size_of_val(&memory[..]) as u64);
+    let mut signature = SIGNATURE;
+    if let Signature::AlmostGood { byte, bit } = input.signature {
+        signature[usize::from(byte % 8)] ^= 1 << (bit % 8);
     }
-    if let Some(tail) = input.tail {
-        let at = start + u64::from(input.used_word % 40) * 8;
-        store_bytes(&memory, at, &u64::from(tail).to_ne_bytes());
+    if !matches!(input.signature, Signature::Any) {
+        store_bytes(&memory, start, &signature);
     }
+    let tail = match input.tail {
+        Tail::Any => return memory,
+        Tail::Within(tail) => u64::from(tail) % (len + 1),
+        Tail::NearEnd(distance) => len.wrapping_add_signed(distance.into()),
+    };
+    let at = start + u64::from(input.used_word % 40) * 8;
+    store_bytes(&memory, at, &tail.to_ne_bytes());
     memory
 }
 
