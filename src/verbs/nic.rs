@@ -189,7 +189,7 @@ impl<'d> NicQp<'d> {
     /// acknowledged.
     #[must_use]
     pub fn events(&self) -> (u32, u32) {
-        (self.board.get().events_given, self.board.get().events_acked)
+        (self.board.get().hardware.events_given, self.board.get().events_acked)
     }
 }
 

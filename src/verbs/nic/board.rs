@@ -34,14 +34,11 @@ pub(super) struct Board<'d> {
     channel: ibv_comp_channel,
     context: verbs_context,
     pub(super) hardware: Hardware<'d>,
-    /// Behind the channel and the context, where they have descriptors.
-    fds: [Option<OwnedFd>; 2],
+    /// Behind the context, once it has an event.
+    async_fd: Option<OwnedFd>,
     async_events: VecDeque<AsyncEvent>,
-    /// Completion events given and acknowledged.
-    pub(super) events_given: u32,
+    /// Completion events acknowledged.
     pub(super) events_acked: u32,
-    /// Asynchronous events acknowledged.
-    pub(super) async_acked: u32,
 }
 
 /// A board that is freed when this goes.
@@ -49,8 +46,8 @@ pub(super) struct Board<'d> {
 pub(super) struct Owned<'d>(NonNull<Board<'d>>);
 
 impl<'d> Owned<'d> {
-    pub(super) fn new(hardware: Hardware<'d>) -> Result<Self, Errno> {
-        let channel = hardware.config.channel.then(event_counter).transpose()?;
+    pub(super) fn new(mut hardware: Hardware<'d>) -> Result<Self, Errno> {
+        hardware.channel = hardware.config.channel.then(event_counter).transpose()?;
         let config = hardware.config;
         // SAFETY: a C struct of pointers and numbers, for which zeros are valid.
         let context: verbs_context = unsafe { zeroed() };
@@ -63,11 +60,9 @@ impl<'d> Owned<'d> {
             channel: unsafe { zeroed() },
             context,
             hardware,
-            fds: [channel, None],
+            async_fd: None,
             async_events: VecDeque::new(),
-            events_given: 0,
             events_acked: 0,
-            async_acked: 0,
         });
         let owned = Owned(NonNull::from(Box::leak(board)));
         owned.wire_context();
@@ -109,7 +104,7 @@ impl<'d> Owned<'d> {
         board.cq.channel = channel;
         board.cq.cqe = board.hardware.config.cq_depth as c_int;
         board.channel.context = context;
-        board.channel.fd = board.fds[0].as_ref().map_or(-1, AsRawFd::as_raw_fd);
+        board.channel.fd = board.hardware.channel.as_ref().map_or(-1, AsRawFd::as_raw_fd);
     }
 
     pub(super) fn qp(&self) -> NonNull<ibv_qp> {
@@ -202,27 +197,16 @@ impl<'d> Board<'d> {
         unsafe { context.byte_sub(distance) }.cast()
     }
 
-    /// Gives the completion events that have become due to the channel.
-    #[cold]
-    pub(super) fn signal_events(&mut self) {
-        let due = core::mem::take(&mut self.hardware.events);
-        if let Some(fd) = &self.fds[0] {
-            self.events_given += due;
-            // It fails only on overflow, after 2^64 events.
-            let _ = rustix::io::write(fd, &u64::from(due).to_ne_bytes());
-        }
-    }
-
     /// Makes an asynchronous event happen.
     pub(super) fn raise(&mut self, event: AsyncEvent) -> Result<(), Errno> {
-        let fd = match self.fds[1].take() {
+        let fd = match self.async_fd.take() {
             Some(fd) => fd,
             None => event_counter()?,
         };
         self.context.context.async_fd = fd.as_raw_fd();
         self.async_events.push_back(event);
         let written = rustix::io::write(&fd, &1u64.to_ne_bytes());
-        self.fds[1] = Some(fd);
+        self.async_fd = Some(fd);
         written.map(|_| ()).map_err(|errno| Errno(errno.raw_os_error()))
     }
 }
@@ -259,7 +243,7 @@ pub(super) static NIC: Library = Library {
         // SAFETY: the caller says that the channel is alive; it is a board's.
         let board = unsafe { Board::of_channel(channel) };
         // SAFETY: as above.
-        take_event(unsafe { &*board }.fds[0].as_ref())?;
+        take_event(unsafe { &*board }.hardware.channel.as_ref())?;
         // SAFETY: as above.
         Ok(unsafe { &raw mut (*board).cq })
     },
@@ -274,7 +258,7 @@ pub(super) static NIC: Library = Library {
         let board = unsafe { Board::of_context(context) };
         // SAFETY: as above.
         let board = unsafe { &mut *board };
-        take_event(board.fds[1].as_ref())?;
+        take_event(board.async_fd.as_ref())?;
         board.async_events.pop_front().ok_or(Errno::EAGAIN)
     },
     // The event does not lead to its board where it is a port's; only those that

@@ -13,8 +13,7 @@ use crate::op::FlushKind;
 use crate::verbs::ffi::{FLUSH_GLOBAL, FLUSH_PERSISTENT, FLUSH_RANGE, QpEx};
 use crate::verbs::nic::board::Board;
 use crate::verbs::nic::hardware::Hardware;
-use crate::verbs::nic::post::signal_events;
-use crate::verbs::nic::wqe::Wqe;
+use crate::verbs::nic::wqe::{WORD, Wqe};
 use crate::wr::{SEND_INLINE, WR_ATOMIC_WRITE, WR_FLUSH, WR_RDMA_READ, WR_RDMA_WRITE};
 
 /// Fills a queue pair's function pointers in, those of ATOMIC WRITE and FLUSH
@@ -65,8 +64,6 @@ unsafe extern "C" fn wr_complete(qp: *mut QpEx) -> c_int {
     }
     let built = core::mem::take(&mut hardware.built);
     hardware.ring(built, true);
-    // SAFETY: as for `wr_start`.
-    unsafe { signal_events(qp.cast()) };
     0
 }
 
@@ -89,32 +86,28 @@ unsafe fn begin(qp: *mut QpEx, opcode: u32, rkey: u32, remote_addr: u64) {
         hardware.build_error.get_or_insert(errno);
         return;
     }
-    let qp_num = hardware.qp_num;
     hardware.built = ahead + 1;
-    let (wqe, wr_id) = hardware.entry(ahead);
-    *wr_id = id;
+    let wqe = hardware.entry(ahead);
     wqe.opcode = opcode;
-    wqe.qp_num = qp_num;
-    wqe.flags = flags & !SEND_INLINE;
+    wqe.flags = flags & !(SEND_INLINE | WORD);
     wqe.len = 0;
     wqe.remote_addr = remote_addr;
     wqe.rkey = rkey;
     wqe.lkey = 0;
+    wqe.wr_id = id;
 }
 
-/// The entry of the request that was begun last, unless building has failed.
+/// The entry of the request that was begun last. Where building has failed it is
+/// one that is never posted, so that it may be written all the same.
 ///
 /// # Safety
 /// As for [`begin`].
 #[inline]
-unsafe fn last<'a>(qp: *mut QpEx) -> Option<&'a mut Wqe> {
+unsafe fn last<'a>(qp: *mut QpEx) -> &'a mut Wqe {
     // SAFETY: this function's own condition.
     let hardware = unsafe { hardware(qp) };
-    if hardware.build_error.is_some() || hardware.built == 0 {
-        return None;
-    }
-    let ahead = hardware.built - 1;
-    Some(hardware.entry(ahead).0)
+    let ahead = hardware.built.saturating_sub(1);
+    hardware.entry(ahead)
 }
 
 unsafe extern "C" fn wr_rdma_write(qp: *mut QpEx, rkey: u32, remote_addr: u64) {
@@ -136,11 +129,11 @@ unsafe extern "C" fn wr_atomic_write(
     // SAFETY: as for `wr_rdma_write`.
     unsafe { begin(qp, WR_ATOMIC_WRITE, rkey, remote_addr) };
     // SAFETY: as above.
-    if let Some(wqe) = unsafe { last(qp) } {
-        wqe.len = 8;
-        // SAFETY: the caller's 8 bytes may be read.
-        wqe.data = unsafe { word.cast::<u64>().read_unaligned() };
-    }
+    let wqe = unsafe { last(qp) };
+    wqe.flags |= WORD;
+    wqe.len = 8;
+    // SAFETY: the caller's 8 bytes may be read.
+    wqe.data = unsafe { word.cast::<u64>().read_unaligned() };
 }
 
 unsafe extern "C" fn wr_flush(
@@ -154,9 +147,7 @@ unsafe extern "C" fn wr_flush(
     // SAFETY: as for `wr_rdma_write`.
     unsafe { begin(qp, WR_FLUSH, rkey, remote_addr) };
     // SAFETY: as above.
-    let Some(wqe) = (unsafe { last(qp) }) else {
-        return;
-    };
+    let wqe = unsafe { last(qp) };
     wqe.data = len as u64;
     wqe.lkey = match (kind, level) {
         (FLUSH_PERSISTENT, FLUSH_RANGE) => FlushKind::Persistent as u32,
@@ -171,25 +162,23 @@ unsafe extern "C" fn wr_flush(
 
 unsafe extern "C" fn wr_set_inline_data(qp: *mut QpEx, data: *mut c_void, len: usize) {
     // SAFETY: as for `wr_rdma_write`.
-    let max_inline = unsafe { hardware(qp) }.config.max_inline;
-    if len != 8 || max_inline < 8 {
+    if len != unsafe { hardware(qp) }.inline_len as usize {
         // SAFETY: as above.
         unsafe { hardware(qp) }.build_error.get_or_insert(Errno::EINVAL);
+        return;
     }
     // SAFETY: as above.
-    if let Some(wqe) = unsafe { last(qp) } {
-        wqe.flags |= SEND_INLINE;
-        wqe.len = 8;
-        // SAFETY: the caller's 8 bytes may be read.
-        wqe.data = unsafe { data.cast::<u64>().read_unaligned() };
-    }
+    let wqe = unsafe { last(qp) };
+    wqe.flags |= SEND_INLINE | WORD;
+    wqe.len = 8;
+    // SAFETY: the caller's 8 bytes may be read.
+    wqe.data = unsafe { data.cast::<u64>().read_unaligned() };
 }
 
 unsafe extern "C" fn wr_set_sge(qp: *mut QpEx, lkey: u32, addr: u64, len: u32) {
     // SAFETY: as for `wr_rdma_write`.
-    if let Some(wqe) = unsafe { last(qp) } {
-        (wqe.lkey, wqe.data, wqe.len) = (lkey, addr, len);
-    }
+    let wqe = unsafe { last(qp) };
+    (wqe.lkey, wqe.data, wqe.len) = (lkey, addr, len);
 }
 
 unsafe extern "C" fn wr_set_sge_list(qp: *mut QpEx, count: usize, list: *const ibv_sge) {

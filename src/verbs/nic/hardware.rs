@@ -1,12 +1,12 @@
 //! The NIC itself: its queues, the doorbell, and what it does when it rings.
 
 use core::sync::atomic::{AtomicU64, Ordering, fence};
-use std::boxed::Box;
 use std::collections::VecDeque;
-use std::vec;
+use std::os::fd::OwnedFd;
 use std::vec::Vec;
 
 use crate::error::{DeviceFault, Errno, Invalid, WcStatus};
+use crate::slots::Slots;
 use crate::soft::{MAX_READS, SoftDevice, fresh_qp_num};
 use crate::verbs::fault_cell::FaultCell;
 use crate::verbs::nic::config::NicConfig;
@@ -20,44 +20,61 @@ const MAX_DEPTH: u32 = 1 << 16;
 
 #[derive(Debug)]
 pub(super) struct Hardware<'d> {
-    device: &'d SoftDevice<'d>,
-    sq: Box<[Wqe]>,
-    wr_ids: Box<[u64]>,
-    cq: Box<[Cqe]>,
+    sq: Slots<'d, Wqe>,
     /// The number of the next request.
     posted: u64,
-    /// One past the number of the last request that a polled completion told of.
-    retired: u64,
+    /// The number of the request that is not taken: there is no room for it, or
+    /// it is to be refused.
+    stop_at: u64,
+    /// How requests are treated.
+    way: Way,
+    pub(super) doorbells: u64,
+    device: &'d SoftDevice<'d>,
+    cq: Slots<'d, Cqe>,
     cq_tail: u64,
     cq_head: u64,
-    /// Every request takes the long way.
-    slow: bool,
-    in_error: bool,
-    /// Nothing is carried out and nothing completes any more.
-    dead: bool,
-    /// Where the driver leaves how far it has posted.
-    door_record: AtomicU64,
-    /// The doorbell register.
-    door: AtomicU64,
-    pub(super) doorbells: u64,
-    pub(super) config: NicConfig,
+    cq_depth: u64,
     pub(super) qp_num: u32,
-    scratch: AtomicU64,
-    /// The numbers of reads that have not answered yet.
-    late: VecDeque<u64>,
-    pub(super) given: Vec<Given>,
+    /// How long inline data must be: 8, or a length that none has.
+    pub(super) inline_len: u32,
+    /// Whether the next completion gives an event.
+    pub(super) armed: bool,
     /// Requests that were built by `wr_*` calls and wait for `wr_complete`.
     pub(super) built: u32,
     /// What went wrong since `wr_start`.
     pub(super) build_error: Option<Errno>,
+    /// Where the driver leaves how far it has posted.
+    door_record: AtomicU64,
+    /// The doorbell register.
+    door: AtomicU64,
+    /// One past the number of the last request that a polled completion told of.
+    retired: u64,
+    in_error: bool,
+    /// Nothing is carried out and nothing completes any more.
+    dead: bool,
+    pub(super) config: NicConfig,
+    scratch: AtomicU64,
+    /// The numbers of reads that have not answered yet.
+    late: VecDeque<u64>,
+    pub(super) given: Vec<Given>,
     /// The number of a request that is refused, with this errno.
     refuse: Option<(u64, Errno)>,
     pub(super) poll_error: Option<Errno>,
     pub(super) fault: FaultCell,
-    /// Whether the next completion gives an event.
-    pub(super) armed: bool,
-    /// Events that have become due.
-    pub(super) events: u32,
+    pub(super) channel: Option<OwnedFd>,
+    /// Completion events given.
+    pub(super) events_given: u32,
+}
+
+/// How requests are treated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// Carried out at once: the state of a healthy queue pair.
+    Prompt,
+    /// Completed, and not carried out.
+    Idle,
+    /// With a look at everything.
+    Careful,
 }
 
 impl<'d> Hardware<'d> {
@@ -67,59 +84,98 @@ impl<'d> Hardware<'d> {
                 return Err(Invalid::Depth { got: depth.into(), min: 1, max: MAX_DEPTH.into() });
             }
         }
-        let sq_len = config.sq_depth.next_power_of_two() as usize;
-        let cq_len = config.cq_depth.next_power_of_two() as usize;
-        Ok(Hardware {
-            device,
-            sq: vec![Wqe::default(); sq_len].into(),
-            wr_ids: vec![0; sq_len].into(),
-            cq: vec![Cqe::EMPTY; cq_len].into(),
+        let qp_num = fresh_qp_num();
+        let entry = Wqe { qp_num, ..Wqe::default() };
+        // One more than the depth, so that the next entry is never in use.
+        let sq = Slots::boxed((config.sq_depth + 1).next_power_of_two(), || entry)?;
+        let cq = Slots::boxed(config.cq_depth.next_power_of_two(), || Cqe::EMPTY)?;
+        let mut hardware = Hardware {
+            sq,
             posted: 0,
-            retired: 0,
+            stop_at: 0,
+            way: Way::Careful,
+            doorbells: 0,
+            device,
+            cq,
             cq_tail: 0,
             cq_head: 0,
-            slow: config.late_reads,
-            in_error: false,
-            dead: false,
+            cq_depth: config.cq_depth.into(),
+            qp_num,
+            inline_len: if config.max_inline >= 8 { 8 } else { u32::MAX },
+            armed: false,
+            built: 0,
+            build_error: None,
             door_record: AtomicU64::new(0),
             door: AtomicU64::new(0),
-            doorbells: 0,
+            retired: 0,
+            in_error: false,
+            dead: false,
             config,
-            qp_num: fresh_qp_num(),
             scratch: AtomicU64::new(0),
             late: VecDeque::new(),
             given: Vec::new(),
-            built: 0,
-            build_error: None,
             refuse: None,
             poll_error: None,
             fault: FaultCell::default(),
-            armed: false,
-            events: 0,
-        })
+            channel: None,
+            events_given: 0,
+        };
+        hardware.settle_state();
+        Ok(hardware)
+    }
+
+    /// Works out what follows from the state, so that the short way has it at
+    /// hand.
+    fn settle_state(&mut self) {
+        let careful = self.in_error || self.dead || self.config.late_reads || self.config.records;
+        self.way = match self.config.carries_out {
+            _ if careful => Way::Careful,
+            true => Way::Prompt,
+            false => Way::Idle,
+        };
+        self.settle_room();
+    }
+
+    #[inline]
+    fn settle_room(&mut self) {
+        let full_at = self.retired.wrapping_add(self.config.sq_depth.into());
+        self.stop_at = match self.refuse {
+            Some((number, _)) if number < full_at => number,
+            _ => full_at,
+        };
     }
 
     pub(super) fn posted(&self) -> u64 {
         self.posted
     }
 
-    /// How many requests the send queue has room for.
+    /// How many requests are taken before one is refused.
     #[inline]
-    pub(super) fn room(&self) -> u32 {
-        self.config.sq_depth - self.posted.wrapping_sub(self.retired) as u32
+    pub(super) fn limit(&self) -> u32 {
+        self.stop_at.wrapping_sub(self.posted) as u32
     }
 
-    /// The entry of the request that would be number `ahead` from now, and the
-    /// driver's note of its `wr_id`.
-    #[inline]
-    pub(super) fn entry(&mut self, ahead: u32) -> (&mut Wqe, &mut u64) {
-        let index = self.index(self.posted.wrapping_add(u64::from(ahead)));
-        (&mut self.sq[index], &mut self.wr_ids[index])
+    /// Why the request at the limit is refused; `full` where for want of room.
+    #[cold]
+    pub(super) fn reason(&self, full: Errno) -> Errno {
+        match self.refuse {
+            Some((number, errno)) if number == self.stop_at => errno,
+            _ => full,
+        }
     }
 
+    /// Refuses the request that is `ahead` from the next one, whenever it comes,
+    /// or none.
+    pub(super) fn set_refused(&mut self, refuse: Option<(u32, Errno)>) {
+        self.refuse =
+            refuse.map(|(ahead, errno)| (self.posted.wrapping_add(u64::from(ahead)), errno));
+        self.settle_room();
+    }
+
+    /// The entry of the request that would be number `ahead` from now.
     #[inline]
-    fn index(&self, number: u64) -> usize {
-        number as usize & (self.sq.len() - 1)
+    pub(super) fn entry(&mut self, ahead: u32) -> &mut Wqe {
+        self.sq.get_mut(self.posted.wrapping_add(u64::from(ahead)))
     }
 
     /// Rings for `count` entries that were written from the next one on.
@@ -135,37 +191,42 @@ impl<'d> Hardware<'d> {
         // The entries must have left the processor before the doorbell does.
         fence(Ordering::SeqCst);
         self.door.store(self.posted, Ordering::Relaxed);
-        if self.config.records {
-            self.record(from, count, by_calls);
-        }
-        if self.config.carries_out || self.slow {
-            self.carry_out(from, count);
-        } else {
-            self.complete_only(from, count);
+        match self.way {
+            Way::Prompt => self.carry_out(from, count),
+            Way::Idle => self.complete_only(from, count),
+            Way::Careful => self.carry_out_carefully(from, count, by_calls),
         }
     }
 
+    /// The short way, for words that go where they may be stored.
     #[inline]
     fn carry_out(&mut self, from: u64, count: u32) {
         for ahead in 0..count {
             let number = from.wrapping_add(u64::from(ahead));
-            let wqe = &self.sq[self.index(number)];
-            let placed = !self.slow
-                && wqe.is_word()
-                && self.device.place_word(wqe.remote_addr, wqe.rkey, wqe.data);
-            if !placed {
-                self.step(number);
-            } else if wqe.is_signaled() {
+            let wqe = self.sq.get(number);
+            if !wqe.is_word() || !self.device.place_word(wqe.remote_addr, wqe.rkey, wqe.data) {
+                return self.step_through(number, count - ahead);
+            }
+            if wqe.is_signaled() {
                 let opcode = wqe.wc_opcode();
                 self.push(Cqe { number, status: WcStatus::SUCCESS, opcode, len: 8 });
             }
         }
     }
 
+    /// The long way.
+    #[cold]
+    fn step_through(&mut self, from: u64, count: u32) {
+        for ahead in 0..count {
+            self.step(from.wrapping_add(u64::from(ahead)));
+        }
+    }
+
+    #[inline]
     fn complete_only(&mut self, from: u64, count: u32) {
         for ahead in 0..count {
             let number = from.wrapping_add(u64::from(ahead));
-            let wqe = &self.sq[self.index(number)];
+            let wqe = self.sq.get(number);
             if wqe.is_signaled() {
                 let (opcode, len) = (wqe.wc_opcode(), wqe.len);
                 self.push(Cqe { number, status: WcStatus::SUCCESS, opcode, len });
@@ -173,11 +234,24 @@ impl<'d> Hardware<'d> {
         }
     }
 
-    /// The long way: carries one request out, in whatever state the queue pair
-    /// is.
     #[cold]
+    fn carry_out_carefully(&mut self, from: u64, count: u32, by_calls: bool) {
+        if self.config.records {
+            for ahead in 0..count {
+                let wqe = self.sq.get(from.wrapping_add(u64::from(ahead)));
+                self.given.push(Given::new(wqe, self.doorbells, by_calls));
+            }
+        }
+        if !self.config.carries_out && !self.in_error && !self.dead {
+            return self.complete_only(from, count);
+        }
+        self.step_through(from, count);
+    }
+
+    /// Carries one request out, in whatever state the queue pair
+    /// is.
     fn step(&mut self, number: u64) {
-        let wqe = self.sq[self.index(number)];
+        let wqe = *self.sq.get(number);
         if self.dead {
             return;
         }
@@ -218,7 +292,7 @@ impl<'d> Hardware<'d> {
             Ok(()) => {}
             Err(status) => {
                 self.in_error = true;
-                self.slow = true;
+                self.settle_state();
                 self.complete(number, status);
             }
         }
@@ -227,7 +301,7 @@ impl<'d> Hardware<'d> {
     /// Lets every late read answer.
     fn settle(&mut self) {
         while let Some(number) = self.late.pop_front() {
-            let wqe = self.sq[self.index(number)];
+            let wqe = *self.sq.get(number);
             if self.in_error {
                 self.complete(number, WcStatus::WR_FLUSH_ERR);
             } else {
@@ -238,7 +312,7 @@ impl<'d> Hardware<'d> {
     }
 
     fn complete(&mut self, number: u64, status: WcStatus) {
-        let wqe = &self.sq[self.index(number)];
+        let wqe = self.sq.get(number);
         let ok = status == WcStatus::SUCCESS;
         // An error completion leaves the opcode undefined; real devices leave 0.
         let opcode = if ok { wqe.wc_opcode() } else { 0 };
@@ -248,15 +322,13 @@ impl<'d> Hardware<'d> {
 
     #[inline]
     fn push(&mut self, cqe: Cqe) {
-        if self.cq_tail.wrapping_sub(self.cq_head) >= u64::from(self.config.cq_depth) {
+        if self.cq_tail.wrapping_sub(self.cq_head) >= self.cq_depth {
             return self.overrun();
         }
-        let index = self.cq_tail as usize & (self.cq.len() - 1);
-        self.cq[index] = cqe;
+        *self.cq.get_mut(self.cq_tail) = cqe;
         self.cq_tail = self.cq_tail.wrapping_add(1);
         if self.armed {
-            self.armed = false;
-            self.events += 1;
+            self.give_event();
         }
     }
 
@@ -267,21 +339,34 @@ impl<'d> Hardware<'d> {
         self.fault.set(DeviceFault::CompletionQueue);
     }
 
+    #[cold]
+    fn give_event(&mut self) {
+        self.armed = false;
+        if let Some(fd) = &self.channel {
+            self.events_given += 1;
+            // It fails only on overflow, after 2^64 events.
+            let _ = rustix::io::write(fd, &1u64.to_ne_bytes());
+        }
+    }
+
     /// Moves completions to where the driver is asked to put them.
     #[inline]
-    pub(super) fn poll(&mut self, most: usize, mut put: impl FnMut(usize, Wc)) -> usize {
-        if !self.late.is_empty() && !self.dead {
+    pub(super) fn poll(&mut self, most: u64, mut put: impl FnMut(usize, Wc)) -> u64 {
+        if self.way == Way::Careful && !self.dead {
             self.settle();
         }
-        let there = self.cq_tail.wrapping_sub(self.cq_head);
-        let count = there.min(most as u64) as usize;
-        for place in 0..count {
-            let cqe = self.cq[self.cq_head as usize & (self.cq.len() - 1)];
-            let wr_id = self.wr_ids[self.index(cqe.number)];
-            put(place, Wc::new(wr_id, cqe.status, cqe.opcode, cqe.len, self.qp_num));
-            self.retired = cqe.number.wrapping_add(1);
-            self.cq_head = self.cq_head.wrapping_add(1);
+        let count = self.cq_tail.wrapping_sub(self.cq_head).min(most);
+        if count == 0 {
+            return 0;
         }
+        for place in 0..count {
+            let cqe = self.cq.get(self.cq_head.wrapping_add(place));
+            let wr_id = self.sq.get(cqe.number).wr_id;
+            put(place as usize, Wc::new(wr_id, cqe.status, cqe.opcode, cqe.len, self.qp_num));
+            self.retired = cqe.number.wrapping_add(1);
+        }
+        self.cq_head = self.cq_head.wrapping_add(count);
+        self.settle_room();
         count
     }
 
@@ -291,49 +376,12 @@ impl<'d> Hardware<'d> {
             self.settle();
         }
         self.in_error = true;
-        self.slow = true;
+        self.settle_state();
     }
 
     /// Stops for good: what is outstanding never completes.
     pub(super) fn die(&mut self) {
         self.dead = true;
-        self.slow = true;
-    }
-
-    /// Refuses the request that is `ahead` from the next one, whenever it comes,
-    /// or none.
-    pub(super) fn set_refused(&mut self, refuse: Option<(u32, Errno)>) {
-        self.refuse =
-            refuse.map(|(ahead, errno)| (self.posted.wrapping_add(u64::from(ahead)), errno));
-    }
-
-    /// How many requests are taken before one is refused: the room, or fewer.
-    #[inline]
-    pub(super) fn limit(&self) -> u32 {
-        let room = self.room();
-        match self.refuse {
-            None => room,
-            Some((number, _)) => number.wrapping_sub(self.posted).min(room.into()) as u32,
-        }
-    }
-
-    /// Why the request at the limit is refused; `full` where for want of room.
-    #[cold]
-    pub(super) fn reason(&self, full: Errno) -> Errno {
-        match self.refuse {
-            Some((number, errno)) if number.wrapping_sub(self.posted) < u64::from(self.room()) => {
-                errno
-            }
-            _ => full,
-        }
-    }
-
-    #[cold]
-    fn record(&mut self, from: u64, count: u32, by_calls: bool) {
-        for ahead in 0..count {
-            let index = self.index(from.wrapping_add(u64::from(ahead)));
-            let wqe = &self.sq[index];
-            self.given.push(Given::new(wqe, self.wr_ids[index], self.doorbells, by_calls));
-        }
+        self.settle_state();
     }
 }

@@ -13,6 +13,7 @@ use crate::verbs::errno::set_errno;
 use crate::verbs::nic::board::Board;
 use crate::verbs::nic::config::Refusal;
 use crate::verbs::nic::hardware::Hardware;
+use crate::verbs::nic::wqe::WORD;
 use crate::wr::{
     SEND_INLINE, SendWr, Sge, WR_ATOMIC_WRITE, WR_FLUSH, WR_RDMA_READ, WR_RDMA_WRITE, Wc,
 };
@@ -34,12 +35,15 @@ pub(super) unsafe extern "C" fn post_send(
     let mut taken = 0;
     let mut refused = None;
     while !next.is_null() {
+        if taken == limit {
+            refused = Some(hardware.reason(Errno::ENOMEM));
+            break;
+        }
         // SAFETY: the caller's chain may be read; a request of ours is laid out
         // as the ABI's.
         let wr = unsafe { &*next };
         // SAFETY: the caller's scatter-gather lists and inline data may be read.
-        let written = unsafe { write(hardware, wr, taken, limit) };
-        if let Err(errno) = written {
+        if let Err(errno) = unsafe { write(hardware, wr, taken) } {
             refused = Some(errno);
             break;
         }
@@ -47,13 +51,10 @@ pub(super) unsafe extern "C" fn post_send(
         next = wr.next;
     }
     hardware.ring(taken, false);
-    let habit = hardware.config.refusal;
-    // SAFETY: the queue pair is a board's.
-    unsafe { signal_events(qp) };
     match refused {
         None => 0,
         // SAFETY: the caller says that `bad_wr` may be written.
-        Some(errno) => unsafe { refuse(habit, errno, next.cast(), bad_wr) },
+        Some(errno) => unsafe { refuse(hardware.config.refusal, errno, next.cast(), bad_wr) },
     }
 }
 
@@ -62,48 +63,59 @@ pub(super) unsafe extern "C" fn post_send(
 /// # Safety
 /// Its scatter-gather list, and inline data, may be read.
 #[inline]
-unsafe fn write(
-    hardware: &mut Hardware<'_>,
-    wr: &SendWr,
-    ahead: u32,
-    limit: u32,
-) -> Result<(), Errno> {
-    if ahead >= limit {
-        return Err(hardware.reason(Errno::ENOMEM));
-    }
-    let (qp_num, max_inline) = (hardware.qp_num, hardware.config.max_inline);
-    if !matches!(wr.opcode, WR_RDMA_WRITE | WR_RDMA_READ | WR_ATOMIC_WRITE | WR_FLUSH)
-        || !(0..=1).contains(&wr.num_sge)
-    {
-        return Err(Errno::EINVAL);
-    }
-    let (wqe, wr_id) = hardware.entry(ahead);
-    wqe.opcode = wr.opcode;
-    wqe.qp_num = qp_num;
-    wqe.flags = wr.send_flags;
-    wqe.remote_addr = wr.remote_addr;
-    wqe.rkey = wr.rkey;
-    *wr_id = wr.wr_id;
-    if wr.num_sge == 0 {
-        (wqe.len, wqe.lkey, wqe.data) = (0, 0, 0);
-        wqe.flags &= !SEND_INLINE;
-        return Ok(());
+unsafe fn write(hardware: &mut Hardware<'_>, wr: &SendWr, ahead: u32) -> Result<(), Errno> {
+    let is_inline = wr.send_flags & SEND_INLINE != 0;
+    if wr.opcode != WR_RDMA_WRITE || !is_inline || wr.num_sge != 1 {
+        // SAFETY: this function's own condition.
+        return unsafe { write_other(hardware, wr, ahead) };
     }
     // SAFETY: the list has one element, and the caller says that it may be read.
     let sge: Sge = unsafe { *wr.sg_list };
-    wqe.len = sge.length;
-    if wr.send_flags & SEND_INLINE == 0 {
-        wqe.lkey = sge.lkey;
-        wqe.data = sge.addr;
-        return Ok(());
-    }
-    if sge.length != 8 || max_inline < 8 || wr.opcode != WR_RDMA_WRITE {
+    if sge.length != hardware.inline_len {
         return Err(Errno::EINVAL);
     }
-    wqe.lkey = 0;
     let word = ptr::with_exposed_provenance::<u64>(sge.addr as usize);
     // SAFETY: 8 bytes of inline data, which the caller says may be read.
-    wqe.data = unsafe { word.read_unaligned() };
+    let word = unsafe { word.read_unaligned() };
+    let wqe = hardware.entry(ahead);
+    wqe.opcode = WR_RDMA_WRITE;
+    wqe.flags = wr.send_flags | WORD;
+    wqe.len = 8;
+    wqe.remote_addr = wr.remote_addr;
+    wqe.rkey = wr.rkey;
+    wqe.lkey = 0;
+    wqe.data = word;
+    wqe.wr_id = wr.wr_id;
+    Ok(())
+}
+
+/// As [`write`], for what carries no word.
+///
+/// # Safety
+/// As [`write`].
+#[inline(never)]
+unsafe fn write_other(hardware: &mut Hardware<'_>, wr: &SendWr, ahead: u32) -> Result<(), Errno> {
+    let known = matches!(wr.opcode, WR_RDMA_WRITE | WR_RDMA_READ | WR_ATOMIC_WRITE | WR_FLUSH);
+    let is_inline = wr.send_flags & SEND_INLINE != 0;
+    let sge = match wr.num_sge {
+        0 => Sge::default(),
+        // SAFETY: the list has one element, and the caller says that it may be
+        // read.
+        1 if !is_inline => unsafe { *wr.sg_list },
+        _ => return Err(Errno::EINVAL),
+    };
+    if !known {
+        return Err(Errno::EINVAL);
+    }
+    let wqe = hardware.entry(ahead);
+    wqe.opcode = wr.opcode;
+    wqe.flags = wr.send_flags & !(SEND_INLINE | WORD);
+    wqe.len = sge.length;
+    wqe.remote_addr = wr.remote_addr;
+    wqe.rkey = wr.rkey;
+    wqe.lkey = sge.lkey;
+    wqe.data = sge.addr;
+    wqe.wr_id = wr.wr_id;
     Ok(())
 }
 
@@ -153,7 +165,7 @@ pub(super) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, most: c_int, wc: *mut i
         return -errno.0;
     }
     let into: *mut Wc = wc.cast();
-    let count = hardware.poll(usize::try_from(most).unwrap_or(0), |place, completion| {
+    let count = hardware.poll(u64::try_from(most).unwrap_or(0), |place, completion| {
         // SAFETY: `place` is below `most`, so it lies in the caller's array.
         let slot = unsafe { into.add(place) };
         // SAFETY: as above; ours is laid out as the ABI's.
@@ -172,15 +184,4 @@ pub(super) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, _solicited_only: 
     // SAFETY: as above, and this thread's alone.
     unsafe { (*board).hardware.armed = true };
     0
-}
-
-/// # Safety
-/// The queue pair is a live board's and this thread alone uses it.
-#[inline]
-pub(super) unsafe fn signal_events(qp: *mut ibv_qp) {
-    // SAFETY: this function's own condition.
-    let board = unsafe { &mut *Board::of_qp(qp) };
-    if board.hardware.events > 0 {
-        board.signal_events();
-    }
 }

@@ -1,6 +1,6 @@
 //! What a software NIC was given.
 
-use crate::verbs::nic::wqe::Wqe;
+use crate::verbs::nic::wqe::{WORD, Wqe};
 use crate::wr::{SEND_FENCE, SEND_INLINE, SEND_SIGNALED};
 
 /// One request as it stood in the send queue.
@@ -30,12 +30,12 @@ pub struct Given {
 }
 
 impl Given {
-    pub(super) fn new(wqe: &Wqe, wr_id: u64, doorbell: u64, by_calls: bool) -> Self {
+    pub(super) fn new(wqe: &Wqe, doorbell: u64, by_calls: bool) -> Self {
         Given {
             doorbell,
-            wr_id,
+            wr_id: wqe.wr_id,
             opcode: wqe.opcode,
-            flags: wqe.flags,
+            flags: wqe.flags & !WORD,
             len: wqe.len,
             remote_addr: wqe.remote_addr,
             rkey: wqe.rkey,

@@ -12,24 +12,29 @@ use crate::wr::{
 #[repr(C, align(64))]
 pub(super) struct Wqe {
     pub(super) opcode: u32,
-    pub(super) qp_num: u32,
+    /// `IBV_SEND_*` bits, and [`WORD`].
     pub(super) flags: u32,
     pub(super) len: u32,
+    pub(super) qp_num: u32,
     pub(super) remote_addr: u64,
     pub(super) rkey: u32,
     /// The local key, or the kind of a flush.
     pub(super) lkey: u32,
     /// The word, the address of the local bytes, or a flush's length.
     pub(super) data: u64,
+    /// Beside the hardware's part of the entry, the driver's own note.
+    pub(super) wr_id: u64,
 }
 
 const _: () = assert!(size_of::<Wqe>() == 64);
 
+/// In the flags of an entry: it carries a word and nothing else.
+pub(super) const WORD: u32 = 1 << 31;
+
 impl Wqe {
-    /// Whether it carries a word and nothing else.
     #[inline]
     pub(super) fn is_word(&self) -> bool {
-        self.flags & SEND_INLINE != 0 || self.opcode == WR_ATOMIC_WRITE
+        self.flags & WORD != 0
     }
 
     #[inline]
