@@ -39,6 +39,8 @@ mod region;
 mod ring;
 mod slots;
 pub mod soft;
+#[cfg(feature = "verbs")]
+pub mod verbs;
 pub mod wr;
 
 pub use batch::{Chain, Request};
