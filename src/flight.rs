@@ -70,15 +70,19 @@ impl Flight {
     /// number, which is how a stale completion is told.
     #[inline]
     pub fn retire(&mut self, low: u32) -> Option<Run> {
-        let ahead = low.wrapping_sub(self.retired as u32);
-        if ahead >= self.in_flight() {
-            return None;
-        }
+        let last = self.find(low)?;
         let first = self.retired;
-        let last = first.wrapping_add(u64::from(ahead));
         self.retired = last.wrapping_add(1);
         self.move_limit();
         Some(Run { first, last })
+    }
+
+    /// The request in flight whose number ends in `low`, if there is one.
+    #[inline]
+    #[must_use]
+    pub fn find(&self, low: u32) -> Option<u64> {
+        let ahead = low.wrapping_sub(self.retired as u32);
+        (ahead < self.in_flight()).then(|| self.retired.wrapping_add(u64::from(ahead)))
     }
 
     /// Retires the oldest request in flight, or, where none is, the oldest

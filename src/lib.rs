@@ -30,6 +30,7 @@ compile_error!(
 
 mod batch;
 mod error;
+pub mod fault;
 pub mod flight;
 pub mod log;
 mod offset;
@@ -55,3 +56,8 @@ pub use ring::{
     Completion, Counters, Forever, Outcome, Patience, Polls, Ring, RingConfig, RingStorage,
     WaitError,
 };
+
+/// The README's example is a test.
+#[cfg(all(doctest, feature = "std"))]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -160,7 +160,7 @@ pub struct Ring<'m, P> {
     records: Slots<'m, Record>,
     signaled: u64,
     /// One past the number of the last emulated flush.
-    flushed_to: u64,
+    fence_to: u64,
     /// Everything below succeeded.
     confirmed: u64,
     /// Everything below has been told of to the caller.
@@ -168,6 +168,9 @@ pub struct Ring<'m, P> {
     state: State,
     /// Whether a request has completed with an error.
     errored: bool,
+    /// Behind the failure: one past the last request that has completed. The
+    /// requests below it are told of as there is room for them.
+    flushed: u64,
     doorbells: u64,
     completions: u64,
     full: u64,
@@ -246,11 +249,12 @@ impl<'m, P: Provider> Ring<'m, P> {
             batch,
             records: parts.records,
             signaled: 0,
-            flushed_to: first,
+            fence_to: first,
             confirmed: first,
             reported: first,
             state: State::Live,
             errored: false,
+            flushed: first,
             doorbells: 0,
             completions: 0,
             full: 0,
@@ -360,7 +364,7 @@ impl<'m, P: Provider> Ring<'m, P> {
                 let staged =
                     self.stage_buffer(Op::Flush, WR_RDMA_READ, sge, remote, notify, context)?;
                 self.fence = SEND_FENCE;
-                self.flushed_to = staged.0.wrapping_add(1);
+                self.fence_to = staged.0.wrapping_add(1);
                 Ok(staged)
             }
             FlushSupport::Native => {

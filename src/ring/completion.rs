@@ -66,7 +66,12 @@ impl<P: Provider> Ring<'_, P> {
         each: &mut impl FnMut(Completion),
     ) -> Result<usize, Error> {
         let mut given = 0;
-        while given < room && !matches!(self.state, State::Dead(_)) {
+        // No more completions than requests can be there; a provider that goes
+        // on and on is stopped.
+        for _ in 0..=self.flight.depth() {
+            if given >= room || matches!(self.state, State::Dead(_)) {
+                break;
+            }
             let want = POLL_BATCH.min(room - given);
             let polled = self.provider.poll(self.wcs.first_mut(want));
             let got = match polled {
@@ -101,9 +106,12 @@ impl<P: Provider> Ring<'_, P> {
         vendor_err: u32,
         each: &mut impl FnMut(Completion),
     ) -> usize {
+        if self.errored {
+            return self.take_flushed(wr_id);
+        }
         // The generation first: a number alone may be that of an earlier ring.
-        let run =
-            if (wr_id ^ self.tag) >> 32 == 0 { self.flight.retire(wr_id as u32) } else { None };
+        let ours = (wr_id ^ self.tag) >> 32 == 0;
+        let run = if ours { self.flight.retire(wr_id as u32) } else { None };
         let Some(run) = run else {
             self.stale += 1;
             return 0;
@@ -129,7 +137,7 @@ impl<P: Provider> Ring<'_, P> {
     fn confirm(&mut self, run: Run) {
         let next = run.last.wrapping_add(1);
         self.confirmed = next;
-        if (next.wrapping_sub(self.flushed_to) as i64) >= 0 {
+        if (next.wrapping_sub(self.fence_to) as i64) >= 0 {
             // No emulated flush is outstanding any more.
             self.fence = 0;
         }
@@ -166,7 +174,22 @@ impl<P: Provider> Ring<'_, P> {
         given
     }
 
-    /// An error completion, or any completion after the first.
+    /// A completion behind the one that failed: nothing from there on succeeded
+    /// for certain.
+    #[cold]
+    fn take_flushed(&mut self, wr_id: u64) -> usize {
+        let ours = (wr_id ^ self.tag) >> 32 == 0;
+        match self.flight.find(wr_id as u32) {
+            Some(number) if ours => {
+                self.completions += 1;
+                self.flushed = number.wrapping_add(1);
+            }
+            _ => self.stale += 1,
+        }
+        0
+    }
+
+    /// The first error completion, or any completion while draining.
     #[cold]
     fn take_failure<const EACH: bool>(
         &mut self,
@@ -177,14 +200,6 @@ impl<P: Provider> Ring<'_, P> {
     ) -> usize {
         let mut given = 0;
         let earlier = run.last.wrapping_sub(run.first);
-        if self.errored {
-            // Behind the failure nothing succeeded for certain, and each request
-            // should have had a completion of its own.
-            for index in 0..earlier {
-                given += self.tell(run.first.wrapping_add(index), Outcome::Unknown, each);
-            }
-            return given + self.tell(run.last, Outcome::Unknown, each);
-        }
         // Completions come in order, so what stands before this one succeeded.
         if status == WcStatus::SUCCESS {
             self.confirm(run);
@@ -210,6 +225,7 @@ impl<P: Provider> Ring<'_, P> {
             });
             self.flight.close();
             self.errored = true;
+            self.flushed = run.last.wrapping_add(1);
         }
         let silent =
             outcome.is_confirmed() && !EACH && self.records.get(run.last).notify == Notify::OnError;
@@ -226,7 +242,12 @@ impl<P: Provider> Ring<'_, P> {
         each: &mut impl FnMut(Completion),
     ) -> Result<usize, Error> {
         let dead = matches!(self.state, State::Dead(_));
-        while given < room && (dead || self.flight.in_flight() == 0) {
+        while given < room {
+            let completed = (self.flushed.wrapping_sub(self.flight.retired()) as i64) > 0;
+            let told = dead || (self.errored && completed);
+            if self.flight.in_flight() > 0 && !told {
+                break;
+            }
             let Some((number, was_posted)) = self.flight.retire_oldest() else {
                 break;
             };
