@@ -38,10 +38,9 @@ pub use name::DeviceName;
 /// println!("{}", device.name());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Device(Arc<Opened>);
 
-#[derive(Debug)]
 struct Opened {
     context: NonNull<ibv_context>,
     name: DeviceName,
@@ -143,6 +142,12 @@ impl Device {
     }
 }
 
+impl fmt::Debug for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Device({})", self.name())
+    }
+}
+
 impl PartialEq for Device {
     fn eq(&self, other: &Self) -> bool {
         self.0.context == other.0.context
@@ -180,12 +185,6 @@ impl Drop for ContextList {
     fn drop(&mut self) {
         // SAFETY: it came from `rdma_get_devices` and is freed once.
         unsafe { rdma_free_devices(self.first.as_ptr()) };
-    }
-}
-
-impl fmt::Debug for ContextList {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ContextList").field("count", &self.count).finish_non_exhaustive()
     }
 }
 

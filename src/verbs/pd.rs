@@ -2,6 +2,7 @@
 
 #![allow(unsafe_code, reason = "libibverbs is a C library")]
 
+use core::fmt;
 use core::ptr::NonNull;
 use std::sync::Arc;
 
@@ -14,10 +15,9 @@ use crate::verbs::errno::last_errno;
 /// its own domain, and no other.
 ///
 /// Clones are the same domain; what is made from it keeps it.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Pd(Arc<Allocated>);
 
-#[derive(Debug)]
 struct Allocated {
     raw: NonNull<ibv_pd>,
     device: Device,
@@ -54,6 +54,12 @@ impl Pd {
     #[must_use]
     pub fn as_ptr(&self) -> *mut ibv_pd {
         self.0.raw.as_ptr()
+    }
+}
+
+impl fmt::Debug for Pd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Pd of {}", self.device().name())
     }
 }
 

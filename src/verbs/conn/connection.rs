@@ -1,5 +1,6 @@
 //! An established connection.
 
+use core::fmt;
 use core::time::Duration;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -53,7 +54,6 @@ impl ConnEvent {
 /// [`DeviceFault::Connection`](crate::DeviceFault::Connection) or with the first
 /// flushed request, whichever it meets first. That costs the ring's polls one
 /// load each and no system call.
-#[derive(Debug)]
 pub struct Connection {
     provider: Option<VerbsQp>,
     link: Arc<Link>,
@@ -248,6 +248,18 @@ impl Connection {
 
     fn error(&self, step: Step, cause: Cause) -> ConnError {
         ConnError::new(step, cause).with_peer(self.peer).with_via(Some(self.via))
+    }
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connection")
+            .field("peer", &self.peer)
+            .field("local", &self.local)
+            .field("via", &self.via)
+            .field("path", &self.path())
+            .field("has_ended", &self.has_ended())
+            .finish_non_exhaustive()
     }
 }
 
