@@ -12,7 +12,7 @@ use super::error::{Cause, ConnError, Step};
 use super::id::{Handshake, Id};
 use super::link::Endpoint;
 use super::queues::Queues;
-use super::resolve::{expect, lookup};
+use super::resolve::{expect, lookup, resolve_address};
 use crate::error::Errno;
 use crate::verbs::device::{Device, DeviceError};
 use crate::verbs::pd::Pd;
@@ -106,11 +106,10 @@ impl Connector {
         let os = |step| move |errno: Errno| ConnError::new(step, Cause::Os(errno));
         let config = &self.config;
         let channel = Channel::new(self.waker.clone()).map_err(os(Step::Open))?;
-        let id = Id::new(&channel).map_err(os(Step::Open))?;
-        set_ack_timeout(&id, config);
-        id.resolve_address(self.source, to, config.address_timeout).map_err(os(Step::Address))?;
-        let resolved = kind::RDMA_CM_EVENT_ADDR_RESOLVED;
-        expect(&channel, resolved, Step::Address, config.address_timeout)?;
+        let within = config.address_timeout;
+        let prepare = |id: &Id| set_ack_timeout(id, config);
+        let id = resolve_address(&channel, self.source, to, within, prepare)
+            .map_err(|cause| ConnError::new(Step::Address, cause))?;
         id.resolve_route(config.route_timeout).map_err(os(Step::Route))?;
         let resolved = kind::RDMA_CM_EVENT_ROUTE_RESOLVED;
         expect(&channel, resolved, Step::Route, config.route_timeout)?;

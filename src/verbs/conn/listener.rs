@@ -16,7 +16,7 @@ use super::error::{Cause, ConnError, Step};
 use super::id::{Handshake, Id};
 use super::link::Endpoint;
 use super::queues::Queues;
-use super::resolve::{expect, lookup};
+use super::resolve::{expect, lookup, still_there};
 use crate::error::Errno;
 use crate::verbs::device::{Device, DeviceError};
 use crate::verbs::pd::Pd;
@@ -239,6 +239,8 @@ fn accept(
     set_ack_timeout(&id, config);
     let end = Endpoint::new(id);
     let accept = || {
+        // A peer that has given up by now is told of as that.
+        still_there(end.id().channel(), Step::Accept)?;
         let pd = domain(end.id(), Some(pd))?;
         let queues = Queues::new(&end, &pd, config)?;
         let handshake = Handshake {

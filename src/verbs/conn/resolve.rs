@@ -4,6 +4,7 @@ use core::ptr::NonNull;
 use core::time::Duration;
 use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6, ToSocketAddrs};
 use std::string::{String, ToString};
+use std::sync::Arc;
 use std::time::Instant;
 use std::vec;
 use std::vec::Vec;
@@ -63,22 +64,59 @@ pub(in crate::verbs) fn resolve_device(
     if !address.ip().is_unspecified() && id.bind(local).is_ok() {
         return id.context().ok_or(Errno::ENODEV);
     }
-    // An id whose binding failed may be half bound.
-    let id = Id::new(&channel)?;
-    id.resolve_address(None, address, patience)?;
-    match channel.next(Some(Instant::now() + patience)) {
-        Waited::Came(event) if event.kind == kind::RDMA_CM_EVENT_ADDR_RESOLVED => {
-            id.context().ok_or(Errno::ENODEV)
+    match resolve_address(&channel, None, address, patience, |_| {}) {
+        Ok(id) => id.context().ok_or(Errno::ENODEV),
+        Err(Cause::Os(errno) | Cause::Lost(errno)) => Err(errno),
+        Err(_) => Err(Errno::ETIMEDOUT),
+    }
+}
+
+/// An id with the device that leads to an address. `prepare` is called with it
+/// first.
+///
+/// While the network still looks for the neighbour, some kernels leave a
+/// resolution alone until its time is over, and only then find that it could have
+/// succeeded long ago. So it is tried for a short time first, then for longer
+/// ones, and the first connection to a new neighbour takes an instant and not
+/// seconds.
+pub(super) fn resolve_address(
+    channel: &Arc<Channel>,
+    from: Option<SocketAddr>,
+    to: SocketAddr,
+    within: Duration,
+    prepare: impl Fn(&Id),
+) -> Result<Id, Cause> {
+    /// The kernel's answer at the end of its time gets this much more.
+    const GRACE: Duration = Duration::from_millis(200);
+    let deadline = Instant::now() + within;
+    let mut attempt = Duration::from_millis(50);
+    loop {
+        let id = Id::new(channel).map_err(Cause::Os)?;
+        prepare(&id);
+        let left = deadline.saturating_duration_since(Instant::now());
+        attempt = (attempt * 2).min(left);
+        id.resolve_address(from, to, attempt).map_err(Cause::Os)?;
+        let is_last = attempt == left;
+        match channel.next(Some(Instant::now() + attempt + GRACE)) {
+            Waited::Came(event) if event.kind == kind::RDMA_CM_EVENT_ADDR_RESOLVED => {
+                return Ok(id);
+            }
+            Waited::Came(event) if event.errno() == Errno::ETIMEDOUT && !is_last => {}
+            Waited::Came(event) if event.errno() == Errno::ETIMEDOUT => {
+                return Err(Cause::TimedOut(within));
+            }
+            Waited::Came(event) => return Err(event.into_cause()),
+            Waited::TimedOut if is_last => return Err(Cause::TimedOut(within)),
+            Waited::TimedOut => {}
+            Waited::Woken => return Err(Cause::Woken),
+            Waited::Failed(errno) => return Err(Cause::Os(errno)),
         }
-        Waited::Came(event) => Err(event.errno()),
-        Waited::TimedOut | Waited::Woken => Err(Errno::ETIMEDOUT),
-        Waited::Failed(errno) => Err(errno),
     }
 }
 
 /// Waits for the event that ends a step well; any other is why it did not.
 pub(super) fn expect(
-    channel: &std::sync::Arc<Channel>,
+    channel: &Arc<Channel>,
     wanted: u32,
     step: Step,
     within: Duration,
@@ -90,6 +128,15 @@ pub(super) fn expect(
         Waited::TimedOut => failed(Cause::TimedOut(within)),
         Waited::Woken => failed(Cause::Woken),
         Waited::Failed(errno) => failed(Cause::Os(errno)),
+    }
+}
+
+/// Fails if the peer has given up already, which an event tells.
+pub(super) fn still_there(channel: &Arc<Channel>, step: Step) -> Result<(), ConnError> {
+    match channel.try_next() {
+        Ok(None) => Ok(()),
+        Ok(Some(event)) => Err(ConnError::new(step, event.into_cause())),
+        Err(errno) => Err(ConnError::new(step, Cause::Os(errno))),
     }
 }
 
