@@ -255,7 +255,8 @@ impl core::error::Error for Invalid {}
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Remedy {
-    /// The batch holds as many staged requests as it can: ring the doorbell.
+    /// The room is taken by requests that are staged: ring the doorbell. The
+    /// next answer may still be to poll.
     Doorbell {
         /// How many requests are staged.
         staged: u32,
@@ -273,7 +274,7 @@ impl fmt::Display for Remedy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Remedy::Doorbell { staged } => {
-                write!(f, "the batch is full with {staged} staged requests: ring the doorbell")
+                write!(f, "no room beside {staged} staged requests: ring the doorbell")
             }
             Remedy::Poll { occupied, depth } => write!(
                 f,

@@ -107,12 +107,13 @@ impl Flight {
         self.limit = self.staged;
     }
 
-    /// What would make room in a full queue.
+    /// What would make room in a full queue, one request in every quarter of
+    /// which is signaled. Fewer in flight than that may all be silent, and
+    /// polling for them would be in vain.
     #[must_use]
     pub fn remedy(&self) -> Remedy {
-        if self.unposted() == self.batch {
-            Remedy::Doorbell { staged: self.batch }
-        } else if self.in_flight() == 0 {
+        let silent = self.in_flight() < (self.depth / 4).max(1);
+        if silent || self.unposted() == self.batch {
             Remedy::Doorbell { staged: self.unposted() }
         } else {
             Remedy::Poll { occupied: self.occupied(), depth: self.depth }

@@ -174,6 +174,9 @@ pub struct Log<'m, P> {
     /// The tail of the last commit that was confirmed.
     durable: Lsn,
     marks: ArrayVec<Mark, MAX_COMMITS>,
+    /// A read into the staging memory that may not have answered yet. Until it
+    /// has, nothing else may lie there: it would be overwritten.
+    reading: Option<Ticket>,
 }
 
 impl<'m, P: Provider> Log<'m, P> {
@@ -232,6 +235,7 @@ impl<'m, P: Provider> Log<'m, P> {
             committed: empty,
             durable: empty,
             marks: ArrayVec::new_const(),
+            reading: None,
         };
         let tail = log.read_tail(config.check_signature)?;
         log.appended = tail;
@@ -244,7 +248,8 @@ impl<'m, P: Provider> Log<'m, P> {
     /// Appends a record: its bytes and a NUL. Nothing of it shows until a
     /// [`commit`](Self::commit).
     ///
-    /// It waits only where the staging memory is full.
+    /// It waits only where the staging memory is full, or where a
+    /// [`read`](Self::read) that gave up has still to answer.
     ///
     /// # Errors
     /// [`LogError::TooLarge`] for a record that no log of this size could hold,
@@ -371,6 +376,7 @@ impl<'m, P: Provider> Log<'m, P> {
     pub fn read(&mut self, offset: u64, into: &mut [u8]) -> Result<(), LogError> {
         self.region.span(offset, into.len() as u64)?;
         self.settle()?;
+        self.settle_read()?;
         let step = self.staging.slice().len();
         let mut at = offset;
         for chunk in into.chunks_mut(step as usize) {
@@ -378,8 +384,8 @@ impl<'m, P: Provider> Log<'m, P> {
             let remote = self.region.span(at, len)?;
             let local = self.staging.slice().slice(0, len)?;
             let ticket = self.ring.read(local, remote, Notify::Always, OpContext::new(at))?;
-            let mut patience = self.bound.start();
-            self.ring.wait(ticket, || patience.more(), |_| {})?;
+            self.reading = Some(ticket);
+            self.settle_read()?;
             self.staging.load(0, chunk);
             at += len;
         }
@@ -443,6 +449,7 @@ impl<'m, P: Provider> Log<'m, P> {
     /// Copies bytes into the staging memory, sending what lies there when it is
     /// full.
     fn stage(&mut self, mut bytes: &[u8]) -> Result<(), LogError> {
+        self.settle_read()?;
         while !bytes.is_empty() {
             let taken = self.staging.fill(bytes);
             self.appended.0 += taken as u64;
@@ -521,6 +528,17 @@ impl<'m, P: Provider> Log<'m, P> {
                 break;
             }
             self.wait_for_oldest()?;
+        }
+        Ok(())
+    }
+
+    /// Waits until no read can write to the staging memory any more. One whose
+    /// post was refused is staged still, and one that timed out is in flight.
+    fn settle_read(&mut self) -> Result<(), LogError> {
+        if let Some(ticket) = self.reading {
+            let mut patience = self.bound.start();
+            self.ring.wait(ticket, || patience.more(), |_| {})?;
+            self.reading = None;
         }
         Ok(())
     }

@@ -1,1 +1,7 @@
-fn main() {}
+//! The `farword` command: what the library does, from a shell.
+
+mod cli;
+
+fn main() -> std::process::ExitCode {
+    cli::main()
+}

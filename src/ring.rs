@@ -176,6 +176,8 @@ pub struct Ring<'m, P> {
     full: u64,
     refused: u64,
     stale: u64,
+    /// Requests given back that were never posted.
+    unposted: u64,
     first: u64,
     peer_is_persistent: bool,
     capabilities: Capabilities,
@@ -260,6 +262,7 @@ impl<'m, P: Provider> Ring<'m, P> {
             full: 0,
             refused: 0,
             stale: 0,
+            unposted: 0,
             first,
             peer_is_persistent: config.peer_is_persistent,
             capabilities,
@@ -507,7 +510,8 @@ impl<'m, P: Provider> Ring<'m, P> {
     pub fn counters(&self) -> Counters {
         Counters {
             staged: self.flight.next().wrapping_sub(self.first),
-            posted: self.flight.posted().wrapping_sub(self.first),
+            // The flight counts a request as posted once it is given back.
+            posted: self.flight.posted().wrapping_sub(self.first) - self.unposted,
             retired: self.flight.retired().wrapping_sub(self.first),
             doorbells: self.doorbells,
             completions: self.completions,

@@ -162,6 +162,8 @@ fn an_endless_refusal_never_ends() {
         rig.ring.abandon();
         rig.finish();
         assert!((0..2).all(|cell| rig.outcome(cell) == Outcome::Unposted));
+        let counters = rig.ring.counters();
+        assert_eq!((counters.staged, counters.posted, counters.retired), (2, 0, 2));
     });
 }
 

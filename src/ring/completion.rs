@@ -120,12 +120,14 @@ impl<P: Provider> Ring<'_, P> {
         if status != WcStatus::SUCCESS || self.state != State::Live {
             return self.take_failure::<EACH>(run, status, vendor_err, each);
         }
-        self.confirm(run);
         if EACH {
-            return self.tell_each(run, each);
+            return self.tell_each(run.first, run.last.wrapping_sub(run.first) + 1, each);
         }
+        self.confirm(run.last);
         let record = self.records.get(run.last);
-        if record.notify == Notify::OnError || record.own {
+        if record.notify == Notify::OnError {
+            // A request of the ring's own is none that the caller counts.
+            self.reported = self.reported.wrapping_add(u64::from(record.own));
             return 0;
         }
         let (context, op) = (record.context, record.op);
@@ -134,8 +136,8 @@ impl<P: Provider> Ring<'_, P> {
     }
 
     #[inline]
-    fn confirm(&mut self, run: Run) {
-        let next = run.last.wrapping_add(1);
+    fn confirm(&mut self, last: u64) {
+        let next = last.wrapping_add(1);
         self.confirmed = next;
         if (next.wrapping_sub(self.fence_to) as i64) >= 0 {
             // No emulated flush is outstanding any more.
@@ -159,17 +161,20 @@ impl<P: Provider> Ring<'_, P> {
     fn tell(&mut self, number: u64, outcome: Outcome, each: &mut impl FnMut(Completion)) -> usize {
         let record = *self.records.get(number);
         if record.own {
+            self.reported = self.reported.wrapping_add(u64::from(outcome.is_confirmed()));
             return 0;
         }
         each(self.completion(number, record.context, record.op, outcome));
         1
     }
 
-    fn tell_each(&mut self, run: Run, each: &mut impl FnMut(Completion)) -> usize {
-        let count = run.last.wrapping_sub(run.first) + 1;
+    /// Confirms `count` requests one by one, so that each tells of itself.
+    fn tell_each(&mut self, first: u64, count: u64, each: &mut impl FnMut(Completion)) -> usize {
         let mut given = 0;
         for index in 0..count {
-            given += self.tell(run.first.wrapping_add(index), Outcome::Confirmed, each);
+            let number = first.wrapping_add(index);
+            self.confirm(number);
+            given += self.tell(number, Outcome::Confirmed, each);
         }
         given
     }
@@ -180,7 +185,8 @@ impl<P: Provider> Ring<'_, P> {
     fn take_flushed(&mut self, wr_id: u64) -> usize {
         let ours = (wr_id ^ self.tag) >> 32 == 0;
         match self.flight.find(wr_id as u32) {
-            Some(number) if ours => {
+            // One that came before counts once.
+            Some(number) if ours && number.wrapping_sub(self.flushed) as i64 >= 0 => {
                 self.completions += 1;
                 self.flushed = number.wrapping_add(1);
             }
@@ -201,22 +207,19 @@ impl<P: Provider> Ring<'_, P> {
         let mut given = 0;
         let earlier = run.last.wrapping_sub(run.first);
         // Completions come in order, so what stands before this one succeeded.
-        if status == WcStatus::SUCCESS {
-            self.confirm(run);
-        } else if earlier > 0 {
-            self.confirm(Run { first: run.first, last: run.last.wrapping_sub(1) });
-        }
         if EACH {
-            for index in 0..earlier {
-                given += self.tell(run.first.wrapping_add(index), Outcome::Confirmed, each);
-            }
+            given += self.tell_each(run.first, earlier, each);
+        } else if earlier > 0 {
+            self.confirm(run.last.wrapping_sub(1));
         }
         let outcome = match status {
             WcStatus::SUCCESS => Outcome::Confirmed,
             WcStatus::WR_FLUSH_ERR => Outcome::Unknown,
             status => Outcome::Failed(status),
         };
-        if status != WcStatus::SUCCESS {
+        if outcome.is_confirmed() {
+            self.confirm(run.last);
+        } else {
             // A post whose extent was unknown leaves the ring draining; the
             // first error completion then says where it stopped.
             self.state = State::Draining(match self.failure() {
@@ -227,8 +230,9 @@ impl<P: Provider> Ring<'_, P> {
             self.errored = true;
             self.flushed = run.last.wrapping_add(1);
         }
+        let record = self.records.get(run.last);
         let silent =
-            outcome.is_confirmed() && !EACH && self.records.get(run.last).notify == Notify::OnError;
+            outcome.is_confirmed() && !EACH && record.notify == Notify::OnError && !record.own;
         if silent { given } else { given + self.tell(run.last, outcome, each) }
     }
 
@@ -251,6 +255,7 @@ impl<P: Provider> Ring<'_, P> {
             let Some((number, was_posted)) = self.flight.retire_oldest() else {
                 break;
             };
+            self.unposted += u64::from(!was_posted);
             let outcome = if was_posted { Outcome::Unknown } else { Outcome::Unposted };
             given += self.tell(number, outcome, each);
         }

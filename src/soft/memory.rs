@@ -24,10 +24,18 @@ pub fn store_bytes(memory: &[AtomicU64], offset: u64, bytes: &[u8]) -> usize {
     let mut done = 0;
     while done < bytes.len() {
         let at = offset + done as u64;
-        let Some(word) = memory.get((at / 8) as usize) else {
+        let Some(places @ [word, ..]) = memory.get((at / 8) as usize..) else {
             break;
         };
         let skip = (at % 8) as usize;
+        let (words, _) = bytes[done..].as_chunks::<8>();
+        if skip == 0 && !words.is_empty() {
+            for (place, word) in places.iter().zip(words) {
+                place.store(u64::from_ne_bytes(*word), Ordering::Release);
+            }
+            done += 8 * words.len().min(places.len());
+            continue;
+        }
         let take = (8 - skip).min(bytes.len() - done);
         let mut lanes = [0; 8];
         lanes[skip..skip + take].copy_from_slice(&bytes[done..done + take]);
@@ -44,11 +52,20 @@ pub fn load_bytes(memory: &[AtomicU64], offset: u64, bytes: &mut [u8]) -> usize 
     let mut done = 0;
     while done < bytes.len() {
         let at = offset + done as u64;
-        let Some(word) = memory.get((at / 8) as usize) else {
+        let Some(places @ [word, ..]) = memory.get((at / 8) as usize..) else {
             break;
         };
-        let lanes = word.load(Ordering::Acquire).to_ne_bytes();
         let skip = (at % 8) as usize;
+        let (words, _) = bytes[done..].as_chunks_mut::<8>();
+        if skip == 0 && !words.is_empty() {
+            let count = words.len().min(places.len());
+            for (place, word) in places.iter().zip(words) {
+                *word = place.load(Ordering::Acquire).to_ne_bytes();
+            }
+            done += 8 * count;
+            continue;
+        }
+        let lanes = word.load(Ordering::Acquire).to_ne_bytes();
         let take = (8 - skip).min(bytes.len() - done);
         bytes[done..done + take].copy_from_slice(&lanes[skip..skip + take]);
         done += take;
@@ -62,6 +79,13 @@ pub(super) fn copy(from: &[AtomicU64], source: u64, to: &[AtomicU64], target: u6
     while done < len {
         let at = target + done;
         let skip = at % 8;
+        let words = (len - done) / 8;
+        if skip == 0 && words > 0 {
+            let first = (at / 8) as usize;
+            copy_words(from, source + done, &to[first..first + words as usize]);
+            done += 8 * words;
+            continue;
+        }
         let take = (8 - skip).min(len - done);
         // The source bytes, moved to the lanes that they take in the target.
         let lanes = gather(from, source + done, skip, take);
@@ -70,11 +94,28 @@ pub(super) fn copy(from: &[AtomicU64], source: u64, to: &[AtomicU64], target: u6
     }
 }
 
+/// Fills whole words from a byte offset that need not be aligned.
+fn copy_words(from: &[AtomicU64], source: u64, to: &[AtomicU64]) {
+    let from = &from[(source / 8) as usize..];
+    let shift = 8 * (source % 8) as u32;
+    if shift == 0 {
+        for (target, source) in to.iter().zip(from) {
+            target.store(source.load(Ordering::Acquire), Ordering::Release);
+        }
+        return;
+    }
+    // Each word is the end of one and the start of the next. Little-endian
+    // numbers have the earlier bytes in the lower bits.
+    let mut low = u64::from_le(from[0].load(Ordering::Acquire));
+    for (target, source) in to.iter().zip(&from[1..]) {
+        let high = u64::from_le(source.load(Ordering::Acquire));
+        target.store((low >> shift | high << (64 - shift)).to_le(), Ordering::Release);
+        low = high;
+    }
+}
+
 /// `take` bytes from a byte offset on, in the lanes from `skip` on.
 fn gather(from: &[AtomicU64], at: u64, skip: u64, take: u64) -> u64 {
-    if take == 8 && at.is_multiple_of(8) {
-        return from[(at / 8) as usize].load(Ordering::Acquire);
-    }
     let mut lanes = [0; 8];
     load_bytes(from, at, &mut lanes[skip as usize..(skip + take) as usize]);
     u64::from_ne_bytes(lanes)
@@ -135,10 +176,35 @@ mod tests {
     }
 
     #[test]
+    fn every_offset_and_length_stores_and_loads_its_bytes_and_no_others() {
+        let pattern: Vec<u8> = (1..=40).collect();
+        for at in 0..17 {
+            for len in 0..=pattern.len() {
+                let memory = words(8, u64::MAX);
+                assert_eq!(store_bytes(&memory, at, &pattern[..len]), len);
+                let mut found = [0; 64];
+                for (index, byte) in found.iter_mut().enumerate() {
+                    assert_eq!(load_bytes(&memory, index as u64, core::slice::from_mut(byte)), 1);
+                }
+                let start = at as usize;
+                assert_eq!(found[start..start + len], pattern[..len], "{at} {len}");
+                assert!(found[..start].iter().chain(&found[start + len..]).all(|b| *b == 0xff));
+                let mut back = [0; 40];
+                assert_eq!(load_bytes(&memory, at, &mut back[..len]), len);
+                assert_eq!(back[..len], pattern[..len], "{at} {len}");
+                assert!(back[len..].iter().all(|byte| *byte == 0));
+            }
+        }
+    }
+
+    #[test]
     fn what_lies_outside_is_left_out() {
         let memory = words(1, 0);
         assert_eq!(store_bytes(&memory, 6, b"abcd"), 2);
         assert_eq!(store_bytes(&memory, 8, b"abcd"), 0);
+        assert_eq!(store_bytes(&memory, 800, b"abcd"), 0);
+        assert_eq!(store_bytes(&words(2, 0), 6, &[1; 26]), 10);
+        assert_eq!(load_bytes(&words(2, 0), 6, &mut [1; 26]), 10);
         let mut back = [9; 4];
         assert_eq!(load_bytes(&memory, 6, &mut back), 2);
         assert_eq!(back, [b'a', b'b', 9, 9]);

@@ -1,0 +1,107 @@
+//! Providers that break their contract: the ring stays right about what it was
+//! told, and loses no context.
+
+use arrayvec::ArrayVec;
+use farword::wr::Wc;
+use farword::{
+    AlignedOffset, Error, Notify, Outcome, RemoteRegion, Ring, Usage, WcStatus, Why, Word,
+};
+
+use crate::support::wrap::Scripted;
+use crate::support::{Told, ctx, ring, told};
+
+/// A ring with `count` signaled writes in flight.
+fn in_flight(count: u64) -> Ring<'static, Scripted> {
+    let mut ring = ring(Scripted::new(16), 16, 16);
+    let region = RemoteRegion::new(0x1000, 64, 1, Usage::WRITE_DST);
+    let target = region.target(AlignedOffset::ZERO).unwrap();
+    for at in 0..count {
+        ring.atomic_write(target, Word::ne(at), Notify::Always, ctx(at)).unwrap();
+    }
+    assert_eq!(ring.doorbell(), Ok(count as u32));
+    ring
+}
+
+/// Has the provider complete request `at` with `status`.
+fn answer(ring: &mut Ring<'_, Scripted>, at: usize, status: WcStatus) {
+    let wr_id = ring.provider().posted[at];
+    ring.provider_mut().answers.push_back(Wc::new(wr_id, status, 0, 0, 1));
+}
+
+/// Polls by twos, so that room runs out in the midst of a run.
+fn all_by_twos(ring: &mut Ring<'_, Scripted>) -> Vec<Told> {
+    let mut all = Vec::new();
+    for _ in 0..32 {
+        let mut two = ArrayVec::<_, 2>::new();
+        match ring.poll(&mut two) {
+            Ok(count) => assert_eq!(count, two.len(), "what was counted was given"),
+            Err(Error::Failed { .. }) => return all,
+            Err(error) => panic!("{error}"),
+        }
+        all.extend(two.into_iter().map(Told::from));
+    }
+    all
+}
+
+#[test]
+fn a_completion_that_comes_twice_is_told_once() {
+    let mut ring = in_flight(3);
+    for at in [0, 0, 1, 1, 0, 2] {
+        answer(&mut ring, at, WcStatus::SUCCESS);
+    }
+    assert_eq!(all_by_twos(&mut ring), told(0..3, Outcome::Confirmed));
+    assert_eq!((ring.counters().stale, ring.counters().completions), (3, 3));
+}
+
+#[test]
+fn a_completion_of_no_request_is_dropped() {
+    let mut ring = in_flight(2);
+    let first = ring.provider().posted[0];
+    for wr_id in [0, u64::MAX, first ^ 1 << 32, first + 2, first.wrapping_sub(1)] {
+        ring.provider_mut().answers.push_back(Wc::new(wr_id, WcStatus::SUCCESS, 0, 0, 1));
+        ring.provider_mut().answers.push_back(Wc::new(wr_id, WcStatus::REM_OP_ERR, 0, 0, 1));
+    }
+    assert_eq!(all_by_twos(&mut ring), []);
+    assert_eq!((ring.counters().stale, ring.in_flight(), ring.failure()), (10, 2, None));
+}
+
+#[test]
+fn a_flush_completion_left_out_loses_no_context() {
+    let mut ring = in_flight(9);
+    answer(&mut ring, 1, WcStatus::REM_ACCESS_ERR);
+    answer(&mut ring, 7, WcStatus::WR_FLUSH_ERR);
+    answer(&mut ring, 8, WcStatus::WR_FLUSH_ERR);
+    // The first one's own completion was left out too: it counts as a success,
+    // which the next one implies, and so stays silent.
+    let mut expected = vec![Told(1, Outcome::Failed(WcStatus::REM_ACCESS_ERR))];
+    expected.extend(told(2..9, Outcome::Unknown));
+    assert_eq!(all_by_twos(&mut ring), expected);
+    assert!(ring.is_idle());
+}
+
+#[test]
+fn a_success_behind_a_failure_is_not_believed() {
+    let mut ring = in_flight(4);
+    answer(&mut ring, 0, WcStatus::RETRY_EXC_ERR);
+    answer(&mut ring, 1, WcStatus::SUCCESS);
+    answer(&mut ring, 3, WcStatus::SUCCESS);
+    let mut expected = vec![Told(0, Outcome::Failed(WcStatus::RETRY_EXC_ERR))];
+    expected.extend(told(1..4, Outcome::Unknown));
+    assert_eq!(all_by_twos(&mut ring), expected);
+    let why = Why::Completion { status: WcStatus::RETRY_EXC_ERR, vendor_err: 0 };
+    assert_eq!((ring.failure(), ring.confirmed().get()), (Some(why), 0));
+}
+
+#[test]
+fn the_first_error_names_the_failure_and_its_vendor_code() {
+    let mut ring = in_flight(2);
+    let wr_id = ring.provider().posted[0];
+    let first = Wc { vendor_err: 0x81, ..Wc::new(wr_id, WcStatus::GENERAL_ERR, 99, 99, 1) };
+    ring.provider_mut().answers.push_back(first);
+    answer(&mut ring, 1, WcStatus::LOC_LEN_ERR);
+    let mut all = Vec::new();
+    ring.poll_with(|completion| all.push(completion.outcome)).unwrap();
+    assert_eq!(all, [Outcome::Failed(WcStatus::GENERAL_ERR), Outcome::Unknown]);
+    let why = Why::Completion { status: WcStatus::GENERAL_ERR, vendor_err: 0x81 };
+    assert_eq!(ring.failure(), Some(why));
+}
