@@ -31,11 +31,15 @@ mod memory;
 mod queue;
 #[cfg(feature = "std")]
 mod threaded;
+#[cfg(feature = "verbs")]
+mod wire;
 
 pub use inline::{InlineQp, QpStorage};
 pub use memory::{load_bytes, store_bytes};
 #[cfg(feature = "std")]
 pub use threaded::{Engine, ThreadedQp};
+#[cfg(feature = "verbs")]
+pub(crate) use wire::{SCRATCH_LKEY, Wire};
 
 /// How many regions a device holds.
 pub const MAX_REGIONS: usize = 64;

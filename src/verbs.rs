@@ -1,10 +1,12 @@
-//! Real RDMA: libibverbs and rdma_cm.
+//! Real RDMA: libibverbs and rdma_cm, through rdma-sys.
 
+mod abi;
 mod conn;
 mod device;
 mod errno;
-mod extended;
 mod fault_cell;
+#[allow(dead_code, reason = "provisional")]
+mod ffi;
 mod memory;
 mod mr;
 mod pd;

@@ -13,13 +13,9 @@ use crate::error::Errno;
 use crate::region::{LocalSlice, RemoteRegion, Usage};
 use crate::verbs::device::{DeviceCapabilities, DeviceError, DeviceStep};
 use crate::verbs::errno::last_errno;
+use crate::verbs::ffi::{ACCESS_FLUSH_GLOBAL, ACCESS_FLUSH_PERSISTENT};
 use crate::verbs::memory::{Memory, Pages};
 use crate::verbs::pd::Pd;
-
-/// `IBV_ACCESS_FLUSH_GLOBAL` and `IBV_ACCESS_FLUSH_PERSISTENT`, which older
-/// headers do not name.
-const FLUSH_GLOBAL: u32 = 1 << 8;
-const FLUSH_PERSISTENT: u32 = 1 << 9;
 
 /// Registered memory, and whoever keeps it.
 ///
@@ -232,13 +228,13 @@ fn access_flags(usage: Usage, capabilities: &DeviceCapabilities) -> u32 {
         // library, has no FLUSH; so the right to read is always there.
         rights |= access::IBV_ACCESS_REMOTE_READ.0;
         if capabilities.native_flush_visibility {
-            rights |= FLUSH_GLOBAL;
+            rights |= ACCESS_FLUSH_GLOBAL;
         }
     }
     if has(Usage::FLUSH_PERSISTENT) {
         rights |= access::IBV_ACCESS_REMOTE_READ.0;
         if capabilities.native_flush_persistent {
-            rights |= FLUSH_PERSISTENT;
+            rights |= ACCESS_FLUSH_PERSISTENT;
         }
     }
     if has(Usage::RECV) {

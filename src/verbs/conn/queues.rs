@@ -18,13 +18,10 @@ use super::link::Endpoint;
 use crate::error::Errno;
 use crate::verbs::device::{Device, DeviceCapabilities, DeviceError, DeviceStep};
 use crate::verbs::errno::last_errno;
+use crate::verbs::ffi::{
+    QP_EX_WITH_ATOMIC_WRITE, QP_EX_WITH_FLUSH, QP_EX_WITH_RDMA_READ, QP_EX_WITH_RDMA_WRITE,
+};
 use crate::verbs::pd::Pd;
-
-/// `IBV_QP_EX_WITH_*`; bookworm's headers lack the last two.
-const WITH_RDMA_WRITE: u64 = 1 << 0;
-const WITH_RDMA_READ: u64 = 1 << 4;
-const WITH_FLUSH: u64 = 1 << 11;
-const WITH_ATOMIC_WRITE: u64 = 1 << 12;
 
 /// A word.
 const INLINE: u32 = 8;
@@ -151,10 +148,10 @@ impl Drop for Queues {
 fn attempts(path: PathChoice, can: &DeviceCapabilities) -> impl Iterator<Item = u64> {
     let native = path != PathChoice::Fallback && can.native_atomic_write;
     let flush = native && can.native_flush_visibility;
-    let plain = WITH_RDMA_WRITE | WITH_RDMA_READ;
+    let plain = QP_EX_WITH_RDMA_WRITE | QP_EX_WITH_RDMA_READ;
     [
-        flush.then_some(plain | WITH_ATOMIC_WRITE | WITH_FLUSH),
-        native.then_some(plain | WITH_ATOMIC_WRITE),
+        flush.then_some(plain | QP_EX_WITH_ATOMIC_WRITE | QP_EX_WITH_FLUSH),
+        native.then_some(plain | QP_EX_WITH_ATOMIC_WRITE),
         (path != PathChoice::Native).then_some(0),
     ]
     .into_iter()
@@ -191,7 +188,7 @@ fn try_create(
         sq_depth: wanted.cap.max_send_wr.min(cq.depth.saturating_sub(1)),
         cq_depth: cq.depth,
         max_inline: wanted.cap.max_inline_data,
-        native_atomic_write: operations & WITH_ATOMIC_WRITE != 0,
-        native_flush: operations & WITH_FLUSH != 0,
+        native_atomic_write: operations & QP_EX_WITH_ATOMIC_WRITE != 0,
+        native_flush: operations & QP_EX_WITH_FLUSH != 0,
     })
 }

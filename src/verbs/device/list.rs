@@ -4,19 +4,13 @@ use core::ptr::NonNull;
 use std::vec::Vec;
 
 use rdma_sys::{
-    ibv_close_device, ibv_context, ibv_device, ibv_device_attr_ex, ibv_free_device_list,
-    ibv_get_device_list, ibv_open_device, ibv_port_attr, ibv_query_device, ibv_query_port,
-    ibv_transport_type,
+    ibv_close_device, ibv_context, ibv_device, ibv_free_device_list, ibv_get_device_list,
+    ibv_open_device, ibv_port_attr, ibv_query_port, ibv_transport_type,
 };
 
 use super::gid::gid_table;
 use super::*;
-use crate::verbs::extended::query_device_ex;
-
-/// Capability bits that bookworm's headers do not name (`IB_UVERBS_DEVICE_*`).
-const CAP_FLUSH_GLOBAL: u64 = 1 << 38;
-const CAP_FLUSH_PERSISTENT: u64 = 1 << 39;
-const CAP_ATOMIC_WRITE: u64 = 1 << 40;
+use crate::verbs::ffi;
 
 /// `IBV_ODP_SUPPORT`, and `IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_READ`.
 const ODP_SUPPORT: u64 = 1;
@@ -186,25 +180,16 @@ unsafe fn port_of(
 pub(super) unsafe fn query_capabilities(
     context: NonNull<ibv_context>,
 ) -> Result<DeviceCapabilities, Errno> {
-    // SAFETY: a plain C struct, for which zeros are valid.
-    let mut all: ibv_device_attr_ex = unsafe { core::mem::zeroed() };
-    // SAFETY: the context is open.
-    if !unsafe { query_device_ex(context, &mut all) } {
-        // The short form knows nothing of the bits above 31.
-        // SAFETY: the context is open; the attributes may be written.
-        match unsafe { ibv_query_device(context.as_ptr(), &mut all.orig_attr) } {
-            0 => {}
-            errno => return Err(Errno(errno.saturating_abs())),
-        }
-    }
+    // SAFETY: this function's own condition.
+    let all = unsafe { ffi::query_device_ex(context.as_ptr()) }?;
     let has = |bit| all.device_cap_flags_ex & bit != 0;
     let odp = all.odp_caps.per_transport_caps.rc_odp_caps & ODP_RC_WRITE_AND_READ;
     // SAFETY: the context is open, so its device is there.
     let transport = unsafe { (*(*context.as_ptr()).device).transport_type };
     Ok(DeviceCapabilities {
-        native_atomic_write: has(CAP_ATOMIC_WRITE),
-        native_flush_visibility: has(CAP_FLUSH_GLOBAL),
-        native_flush_persistent: has(CAP_FLUSH_PERSISTENT),
+        native_atomic_write: has(ffi::DEVICE_ATOMIC_WRITE),
+        native_flush_visibility: has(ffi::DEVICE_FLUSH_GLOBAL),
+        native_flush_persistent: has(ffi::DEVICE_FLUSH_PERSISTENT),
         on_demand_paging: all.odp_caps.general_caps & ODP_SUPPORT != 0
             && odp == ODP_RC_WRITE_AND_READ,
         iwarp: transport == ibv_transport_type::IBV_TRANSPORT_IWARP,
