@@ -159,6 +159,18 @@ impl Rejection {
     }
 }
 
+impl fmt::Display for Rejection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "refused: {}", self.reason)?;
+        // What was sent along may be words; padding is zeros.
+        let end = self.private_data.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+        match core::str::from_utf8(&self.private_data[..end]) {
+            Ok(words) if end > 0 && !words.contains(char::is_control) => write!(f, ": {words}"),
+            _ => Ok(()),
+        }
+    }
+}
+
 /// Why a connection was refused: InfiniBand's numbers, or, on iWARP, an errno.
 ///
 /// ```
@@ -262,6 +274,18 @@ impl ConnError {
         matches!(self.0.cause, Cause::TimedOut(_))
     }
 
+    /// Whether a call refused its arguments, as calls on an id do when the
+    /// connection has moved on under them.
+    pub(super) fn is_einval(&self) -> bool {
+        let device =
+            |error: &DeviceError| matches!(error, DeviceError::Os { errno: Errno::EINVAL, .. });
+        match &self.0.cause {
+            Cause::Os(errno) => *errno == Errno::EINVAL,
+            Cause::Device(error) => device(error),
+            _ => false,
+        }
+    }
+
     fn hint(&self) -> Option<&'static str> {
         const NETWORK: &str = "look whether the peer is up, whether both ends' ports are active \
              and on one network, whether their GIDs are of one RoCE version, and whether UDP port \
@@ -329,7 +353,7 @@ impl fmt::Display for Cause {
             Cause::TimedOut(time) => write!(f, "nothing happened within {time:?}"),
             Cause::Woken => f.write_str("the wait was ended"),
             Cause::NameService(error) => f.write_str(error),
-            Cause::Rejected(rejection) => write!(f, "refused: {}", rejection.reason),
+            Cause::Rejected(rejection) => rejection.fmt(f),
             Cause::Unreachable(errno) => write!(f, "unreachable: {errno}"),
             Cause::Closed => f.write_str("closed by the peer, or the peer's program ended"),
             Cause::Lost(errno) => write!(f, "lost: {errno}"),
@@ -380,6 +404,15 @@ mod tests {
         let why = Why::Completion { status: WcStatus::RETRY_EXC_ERR, vendor_err: 0 };
         let text = ConnError::new(Step::Transfer, Cause::Ring(why)).to_string();
         assert!(text.contains("retry counter exceeded") && text.contains("UDP port"), "{text}");
+    }
+
+    #[test]
+    fn a_rejections_words_are_shown_and_other_bytes_are_not() {
+        let told = |data: &[u8]| Rejection::new(RejectReason::BY_PROGRAM, data.into()).to_string();
+        assert_eq!(told(b"busy\0\0\0"), "refused: the program there said no (28): busy");
+        for data in [&b""[..], b"\0\0", b"\x1b[2J", b"\xff\xfe"] {
+            assert_eq!(told(data), "refused: the program there said no (28)");
+        }
     }
 
     #[test]

@@ -9,10 +9,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use rdma_sys::{
-    ibv_context, ibv_qp_init_attr_ex, rdma_accept, rdma_bind_addr, rdma_cm_id, rdma_conn_param,
-    rdma_connect, rdma_create_id, rdma_create_qp_ex, rdma_destroy_id, rdma_destroy_qp,
-    rdma_disconnect, rdma_get_src_port, rdma_listen, rdma_migrate_id, rdma_port_space, rdma_reject,
-    rdma_resolve_addr, rdma_resolve_route, rdma_set_option,
+    ibv_context, ibv_qp_attr, ibv_qp_init_attr_ex, ibv_qp_state, rdma_accept, rdma_bind_addr,
+    rdma_cm_id, rdma_conn_param, rdma_connect, rdma_create_id, rdma_create_qp_ex, rdma_destroy_id,
+    rdma_destroy_qp, rdma_disconnect, rdma_get_src_port, rdma_init_qp_attr, rdma_listen,
+    rdma_migrate_id, rdma_port_space, rdma_reject, rdma_resolve_addr, rdma_resolve_route,
+    rdma_set_option,
 };
 use socket2::{SockAddr, SockAddrStorage};
 
@@ -132,6 +133,19 @@ impl Id {
         let mut parameters = handshake.parameters()?;
         // SAFETY: as for `connect`.
         check(unsafe { rdma_accept(self.raw.as_ptr(), &mut parameters) })
+    }
+
+    /// Whether the peer whose request this is still waits for an answer. No
+    /// event tells of one that gave up before it was accepted.
+    pub(super) fn is_waiting(&self) -> bool {
+        // SAFETY: a C struct of numbers, for which zeros are valid.
+        let mut attributes: ibv_qp_attr = unsafe { core::mem::zeroed() };
+        attributes.qp_state = ibv_qp_state::IBV_QPS_INIT;
+        let mut mask = 0;
+        // SAFETY: the id is alive; both may be written. It fails where the
+        // connection is in no state to give a queue pair its first settings.
+        let status = unsafe { rdma_init_qp_attr(self.raw.as_ptr(), &mut attributes, &mut mask) };
+        status == 0
     }
 
     pub(super) fn reject(&self, private_data: &[u8]) -> Result<(), Errno> {

@@ -16,7 +16,7 @@ use super::error::{Cause, ConnError, Step};
 use super::id::{Handshake, Id};
 use super::link::Endpoint;
 use super::queues::Queues;
-use super::resolve::{expect, lookup, still_there};
+use super::resolve::{expect, lookup};
 use crate::error::Errno;
 use crate::verbs::device::{Device, DeviceError};
 use crate::verbs::pd::Pd;
@@ -239,8 +239,6 @@ fn accept(
     set_ack_timeout(&id, config);
     let end = Endpoint::new(id);
     let accept = || {
-        // A peer that has given up by now is told of as that.
-        still_there(end.id().channel(), Step::Accept)?;
         let pd = domain(end.id(), Some(pd))?;
         let queues = Queues::new(&end, &pd, config)?;
         let handshake = Handshake {
@@ -254,8 +252,14 @@ fn accept(
         expect(channel, established, Step::Accept, config.connect_timeout)?;
         Connection::new(&end, queues, &pd, config, told)
     };
+    if !end.id().is_waiting() {
+        return Err(ConnError::new(Step::Accept, Cause::Closed));
+    }
     let result: Result<Connection, ConnError> = accept();
     result.map_err(|error| {
+        // A peer that gave up meanwhile makes any of the calls fail.
+        let gave_up = error.is_einval() && !end.id().is_waiting();
+        let error = if gave_up { ConnError::new(Step::Accept, Cause::Closed) } else { error };
         // Not accepted is rejected: the peer need not wait for its timeout.
         let _ = end.id().reject(&[]);
         error.with_via(Some(via(&end, pd.device())))

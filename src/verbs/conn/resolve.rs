@@ -131,15 +131,6 @@ pub(super) fn expect(
     }
 }
 
-/// Fails if the peer has given up already, which an event tells.
-pub(super) fn still_there(channel: &Arc<Channel>, step: Step) -> Result<(), ConnError> {
-    match channel.try_next() {
-        Ok(None) => Ok(()),
-        Ok(Some(event)) => Err(ConnError::new(step, event.into_cause())),
-        Err(errno) => Err(ConnError::new(step, Cause::Os(errno))),
-    }
-}
-
 impl Event {
     /// The errno of an event that tells of a failure.
     pub(super) fn errno(&self) -> Errno {
