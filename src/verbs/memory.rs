@@ -41,11 +41,19 @@ unsafe impl<const N: usize> Memory for &[AtomicU64; N] {
     }
 }
 
-// SAFETY: the words lie on the heap, and stay where they are as long as the
-// count is above zero. `Arc::get_mut` needs this `Arc`, which the owner has.
-unsafe impl Memory for Arc<[AtomicU64]> {
+// SAFETY: the memory is the value itself, which stays where it is as long as
+// whoever shares it (`Arc`) holds it.
+unsafe impl Memory for [AtomicU64] {
     fn words(&self) -> &[AtomicU64] {
         self
+    }
+}
+
+// SAFETY: the value that is shared stays where it is while the count is above
+// zero, and keeps its contract.
+unsafe impl<M: Memory + ?Sized> Memory for Arc<M> {
+    fn words(&self) -> &[AtomicU64] {
+        (**self).words()
     }
 }
 

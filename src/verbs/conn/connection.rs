@@ -3,7 +3,7 @@
 use core::fmt;
 use core::time::Duration;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::vec::Vec;
 
 use super::config::{ConnConfig, PathChoice};
@@ -219,7 +219,7 @@ impl Connection {
     /// What ends the waits of this connection from another thread.
     #[must_use]
     pub fn waker(&self) -> ConnWaker {
-        ConnWaker(Arc::clone(self.link.end()))
+        ConnWaker(Arc::downgrade(self.link.end()))
     }
 
     /// Closes the connection: the peer is told, and what is pending here is
@@ -266,12 +266,14 @@ impl fmt::Debug for Connection {
 /// Ends the waits of a connection from another thread. A wake is kept until a
 /// wait takes it.
 #[derive(Clone, Debug)]
-pub struct ConnWaker(Arc<Endpoint>);
+pub struct ConnWaker(Weak<Endpoint>);
 
 impl ConnWaker {
     /// Ends the wait that is under way, or else the next one.
     pub fn wake(&self) {
-        self.0.wake();
+        if let Some(end) = self.0.upgrade() {
+            end.wake();
+        }
     }
 }
 
