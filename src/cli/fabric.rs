@@ -58,9 +58,14 @@ impl Chosen<'_> {
     }
 }
 
-/// Listens, until a stop is requested, and says where on standard error.
-pub(super) fn listen(to: &str) -> anyhow::Result<(Listener, Wake)> {
+/// Listens, until a stop is requested, and says where on standard error, once
+/// `prepare` is done.
+pub(super) fn listen(
+    to: &str,
+    prepare: impl FnOnce(&Listener) -> anyhow::Result<()>,
+) -> anyhow::Result<(Listener, Wake)> {
     let listener = Listener::bind(to)?;
+    prepare(&listener)?;
     let waker = listener.waker();
     let wake = stop::wake_with(move || waker.wake());
     let at = listener.local_address().context("the listener has no address")?;

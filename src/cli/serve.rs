@@ -12,7 +12,7 @@ use farword::Usage;
 use farword::log::{self, Announcement, DATA_OFFSET, LogError};
 use farword::soft::load_bytes;
 use farword::verbs::{
-    ConnConfig, ConnEvent, Connection, Incoming, Listener, Memory, Mr, Pages, Pd,
+    ConnConfig, ConnEvent, Connection, Device, Incoming, Listener, Memory, Mr, Pages, Pd,
 };
 use serde::Serialize;
 
@@ -75,11 +75,18 @@ const BUSY: &[u8] = b"another peer is appending";
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let store = Store::open(args)?;
     let mut printed = store.tail()?;
-    let (listener, _wake) = fabric::listen(&args.listen)?;
+    let mut exposed = Exposed { store: &store, regions: Vec::new() };
+    let (listener, _wake) = fabric::listen(&args.listen, |listener| {
+        // Registering pins the memory, which may take longer than a peer waits.
+        match listener.device()? {
+            Some(device) => exposed.on(&device).map(drop),
+            None => Ok(()),
+        }
+    })?;
     while let Some(request) = fabric::next_peer(&listener)? {
         // A peer that fails on the way in is its own loss, unless it is the one
         // that is waited for.
-        match serve(&listener, request, &store, args, &mut printed) {
+        match serve(&listener, request, &mut exposed, args, &mut printed) {
             Ok(()) => {}
             Err(error) if args.once => return Err(error),
             Err(error) => complain(&format!("{error:#}")),
@@ -95,19 +102,17 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
 fn serve(
     listener: &Listener,
     request: Incoming,
-    store: &Store,
+    exposed: &mut Exposed<'_>,
     args: &Args,
     printed: &mut u64,
 ) -> anyhow::Result<()> {
-    let pd = Pd::new(&request.device()?)?;
-    // Registered for this peer alone: once it is gone its key is worth nothing.
-    let region = Mr::register(&pd, Arc::clone(&store.pages), LOG_USAGE)?;
+    let store = exposed.store;
+    let region = exposed.on(&request.device()?)?;
     let told = Announcement::new(region.remote()).to_bytes();
-    let connection = request.accept(&pd, &told, &ConnConfig::default())?;
+    let connection = request.accept(region.pd(), &told, &ConnConfig::default())?;
     let peer = connection.peer_address().map(|peer| peer.to_string());
     let ended = wait_for_end(listener, &connection)?;
     drop(connection);
-    drop(region);
 
     store.sync()?;
     let tail = store.tail()?;
@@ -145,6 +150,27 @@ fn wait_for_end(listener: &Listener, connection: &Connection) -> anyhow::Result<
             Ok("stopped")
         }
         Err(error) => Err(error.into()),
+    }
+}
+
+/// The log, registered with each device that a peer has come by.
+struct Exposed<'s> {
+    store: &'s Store,
+    regions: Vec<Mr<Arc<Pages>>>,
+}
+
+impl Exposed<'_> {
+    fn on(&mut self, device: &Device) -> anyhow::Result<&Mr<Arc<Pages>>> {
+        let found = self.regions.iter().position(|region| region.pd().device() == device);
+        let index = match found {
+            Some(index) => index,
+            None => {
+                let memory = Arc::clone(&self.store.pages);
+                self.regions.push(Mr::register(&Pd::new(device)?, memory, LOG_USAGE)?);
+                self.regions.len() - 1
+            }
+        };
+        Ok(&self.regions[index])
     }
 }
 

@@ -3,6 +3,7 @@
 use anyhow::bail;
 use farword::log::Announcement;
 use farword::verbs::Mr;
+use farword::{DeviceFault, Why};
 
 use super::*;
 use crate::cli::fabric::{Chosen, explain};
@@ -45,7 +46,14 @@ pub(super) fn append(
         let error = explain(error, &connection, log.ring().failure());
         return Err(error.context(format!("{} records are in the log, then", done.records)));
     }
-    let report = place.verify(args, inputs, progress, ran_on, log.into_ring(), first, &done)?;
+    let ring = log.into_ring();
+    let report = match place.verify(args, inputs, progress, ran_on, ring, first, &done) {
+        Ok(report) => report,
+        Err(error) => {
+            let why = connection.has_ended().then_some(Why::Device(DeviceFault::Connection));
+            return Err(explain(error, &connection, why));
+        }
+    };
     connection.disconnect()?;
     report.print(args.json)
 }

@@ -60,7 +60,7 @@ const BYTES: usize = 8 * WORDS;
 
 /// Serves words of its own to each peer, until a stop is requested.
 fn serve(to: &str) -> anyhow::Result<()> {
-    let (listener, _wake) = listen(to)?;
+    let (listener, _wake) = listen(to, |_| Ok(()))?;
     let mut served: u64 = 0;
     let mut present = BTreeMap::new();
     while let Some(request) = next_peer(&listener)? {

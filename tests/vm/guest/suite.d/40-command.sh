@@ -5,6 +5,15 @@ needs farword || return 0
 FARWORD=$BIN_DIR/farword
 
 # Real lines: the scripts and programs of this suite itself, over and over.
+connected() { # COUNT: until so many ends of connections are up
+  local i
+  for ((i = 0; i < 200; i++)); do
+    (($(rdma resource show cm_id | grep -c 'state CONNECT') < $1)) || return 0
+    sleep 0.1
+  done
+  fail "not connected: $(rdma resource show cm_id)"
+}
+
 real_lines() { # COUNT
   local here
   here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
@@ -12,12 +21,14 @@ real_lines() { # COUNT
     "$here"/*.sh "$here"/../lib.sh
 }
 
-served() { # ADDR ARGUMENTS...; waits until it listens, and says where
+serve() { # ADDR ARGUMENTS...; waits until it listens, and leaves where in `at`
   local addr=$1
   shift
+  # To register much memory takes seconds in an emulated machine.
+  [[ " $* " == *" --log-size "* || " $* " == *" --file "* ]] || set -- "$@" --log-size 1M
   spawn server "$FARWORD" serve "$addr:0" "$@"
-  await_line server.err 'listening on' >&2
-  sed -n 's/.*listening on //p' server.err
+  await_line server.err 'listening on' 40
+  at=$(sed -n 's/.*listening on //p' server.err)
 }
 
 lists_devices() {
@@ -35,9 +46,8 @@ lists_devices() {
 }
 
 appends_ten_thousand() { # PATH
-  local at
   real_lines 10000 >want
-  at=$(served "$ONE_ADDR" --once)
+  serve "$ONE_ADDR" --once
   "$FARWORD" append want --connect "$at" "--$1" --json --batch 64 >report
   cat report
   grep -q '"records":10000' report || fail "not all records"
@@ -48,8 +58,8 @@ appends_ten_thousand() { # PATH
 }
 
 native_is_refused() {
-  local at status=0
-  at=$(served "$ONE_ADDR")
+  local status=0
+  serve "$ONE_ADDR"
   echo x | "$FARWORD" append - --connect "$at" --native 2>error || status=$?
   cat error
   [[ $status == 1 ]] || fail "the status is $status"
@@ -66,29 +76,26 @@ our_client_their_server() { # PATH
 }
 
 their_client_our_server() {
-  local at
   real_lines 300 >want
-  at=$(served "$ONE_ADDR" --once)
+  serve "$ONE_ADDR" --once
   timeout 50 "$PEERS/rpma-log-client" "$ONE_ADDR" "${at##*:}" --stdin <want
   finished server || fail "the server failed"
   same want server.out
 }
 
 over_ipv6() {
-  local at
   real_lines 50 >want
-  at=$(served "[$ONE_ADDR6]" --once)
+  serve "[$ONE_ADDR6]" --once
   "$FARWORD" append want --connect "$at"
   finished server || fail "the server failed"
   same want server.out
 }
 
 a_file_keeps_the_log() {
-  local at
-  at=$(served "$ONE_ADDR" --once --file log --log-size 64K)
+  serve "$ONE_ADDR" --once --file log --log-size 64K
   printf 'one\ntwo\n' | "$FARWORD" append - --connect "$at"
   finished server || fail "the server failed"
-  at=$(served "$ONE_ADDR" --once --file log)
+  serve "$ONE_ADDR" --once --file log
   printf 'three\n' | "$FARWORD" append - --connect "$at"
   finished server || fail "the server failed"
   echo three >want
@@ -103,8 +110,8 @@ a_file_keeps_the_log() {
 }
 
 several_clients_one_by_one() {
-  local at i
-  at=$(served "$ONE_ADDR" --json)
+  local i
+  serve "$ONE_ADDR" --json
   for i in 1 2 3; do
     echo "line $i" | "$FARWORD" append - --connect "$at" >/dev/null
     await_line server.out "\"line $i\""
@@ -115,13 +122,13 @@ several_clients_one_by_one() {
 }
 
 a_second_client_is_turned_away() {
-  local at status=0
-  at=$(served "$ONE_ADDR")
+  local status=0
+  serve "$ONE_ADDR"
   mkfifo in
   spawn first "$FARWORD" append in --connect "$at"
   exec 7>in
   echo first >&7
-  sleep 1
+  connected 2
   echo second | "$FARWORD" append - --connect "$at" 2>error || status=$?
   cat error
   [[ $status == 1 ]] || fail "the status is $status"
@@ -132,13 +139,12 @@ a_second_client_is_turned_away() {
 }
 
 sigint_ends_an_append_with_its_results() {
-  local at
-  at=$(served "$ONE_ADDR" --once)
+  serve "$ONE_ADDR" --once --file log --log-size 64K
   mkfifo in
   spawn client "$FARWORD" append in --connect "$at" --json --batch 1
   exec 7>in
   printf 'one\ntwo\nthr' >&7
-  sleep 1.5
+  await_line log two
   kill -INT "$(cat client.pid)"
   local status=0
   finished client || status=$?
@@ -153,13 +159,12 @@ sigint_ends_an_append_with_its_results() {
 }
 
 sigint_ends_a_server_with_what_it_has() {
-  local at
-  at=$(served "$ONE_ADDR")
+  serve "$ONE_ADDR" --file log --log-size 64K
   mkfifo in
   spawn client "$FARWORD" append in --connect "$at" --batch 1
   exec 7>in
   echo one >&7
-  sleep 1.5
+  await_line log one
   kill -INT "$(cat server.pid)"
   finished server || fail "the server's status is not 0"
   echo one >want
@@ -181,7 +186,6 @@ nobody_listens() {
 }
 
 measures() { # WHAT QPS BATCH
-  local at
   spawn server "$FARWORD" perf "$1" --serve "$ONE_ADDR:0"
   await_line server.err 'listening on'
   at=$(sed -n 's/.*listening on //p' server.err)
@@ -196,12 +200,12 @@ measures() { # WHAT QPS BATCH
 }
 
 sigint_ends_a_measurement_with_its_results() {
-  local at
   spawn server "$FARWORD" perf rate --serve "$ONE_ADDR:0"
   await_line server.err 'listening on'
   at=$(sed -n 's/.*listening on //p' server.err)
   spawn client "$FARWORD" perf rate --connect "$at" --duration 3600 --json
-  sleep 2
+  connected 2
+  sleep 0.5
   kill -INT "$(cat client.pid)"
   finished client || fail "the client's status is not 0"
   cat client.out
