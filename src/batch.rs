@@ -8,18 +8,28 @@
 #![allow(unsafe_code, reason = "requests point at one another, as the verbs ABI has it")]
 
 use core::fmt;
+use core::mem::offset_of;
 use core::ptr;
 
 use crate::region::Target;
 use crate::slots::Slots;
 use crate::wr::{
-    SEND_INLINE, SEND_SIGNALED, SendWr, Sge, WR_ATOMIC_WRITE, WR_FLUSH, WR_RDMA_WRITE,
+    SEND_FENCE, SEND_INLINE, SEND_SIGNALED, SendWr, Sge, WR_ATOMIC_WRITE, WR_FLUSH, WR_RDMA_WRITE,
+};
+
+// A target is what stands from `remote_addr` on in a request.
+const _: () = {
+    assert!(size_of::<Target>() == 16 && align_of::<Target>() == 8);
+    assert!(offset_of!(SendWr, rkey) == offset_of!(SendWr, remote_addr) + 8);
+    assert!(offset_of!(SendWr, flush_kind) == offset_of!(SendWr, remote_addr) + 12);
 };
 
 pub(crate) struct Batch<'m> {
     wrs: Slots<'m, SendWr>,
-    /// The opcode and flags of an atomic write.
+    /// The opcode of an atomic write.
     opcode: u32,
+    /// The flags of the next atomic write: `SEND_INLINE` unless it is native,
+    /// and `SEND_FENCE` while one is due.
     flags: u32,
     /// Whether a staged request has overwritten its slot's template.
     dirty: bool,
@@ -48,21 +58,35 @@ impl<'m> Batch<'m> {
 
     /// Stages an atomic write.
     #[inline]
-    pub(crate) fn set_word(
-        &mut self,
-        number: u64,
-        wr_id: u64,
-        flags: u32,
-        target: Target,
-        word: u64,
-    ) {
+    pub(crate) fn set_word(&mut self, number: u64, flags: u32, target: Target, word: u64) {
         let flags = flags | self.flags;
+        if flags & SEND_FENCE != 0 {
+            // The fence holds this write back until every earlier read is done,
+            // so what follows it needs none.
+            self.flags &= !SEND_FENCE;
+        }
         let wr = self.wrs.get_mut(number);
         wr.word = word;
-        wr.wr_id = wr_id;
+        wr.wr_id = number;
         wr.send_flags = flags;
-        wr.remote_addr = target.address();
-        wr.rkey = target.rkey();
+        let wr = self.wrs.at(number);
+        // SAFETY: `wr` is an element of the batch, so this is within it.
+        let remote = unsafe { wr.byte_add(offset_of!(SendWr, remote_addr)) };
+        // SAFETY: the address is a multiple of 8 within an element, and a
+        // `Target` covers the fields `remote_addr`, `rkey` and `flush_kind` with
+        // what may stand there (the assertions below); no reference to the
+        // element is live.
+        unsafe { remote.cast::<Target>().write(target) };
+    }
+
+    /// Whether the next atomic write will be fenced, and whether it shall be.
+    #[inline]
+    pub(crate) fn is_fence_due(&self) -> bool {
+        self.flags & SEND_FENCE != 0
+    }
+
+    pub(crate) fn set_fence_due(&mut self, due: bool) {
+        self.flags = self.flags & !SEND_FENCE | if due { SEND_FENCE } else { 0 };
     }
 
     /// Stages a request that moves a registered buffer; with no buffer it moves
@@ -73,7 +97,7 @@ impl<'m> Batch<'m> {
         wr.num_sge = i32::from(request.sge.is_some());
         wr.sge = request.sge.unwrap_or_default();
         wr.opcode = request.opcode;
-        wr.wr_id = request.wr_id;
+        wr.wr_id = number;
         wr.send_flags = request.flags;
         wr.remote_addr = request.remote_addr;
         wr.rkey = request.rkey;
@@ -95,27 +119,39 @@ impl<'m> Batch<'m> {
         wr.flush_len = len;
     }
 
-    /// Adds flags to a request that is staged and not posted.
-    pub(crate) fn add_flags(&mut self, number: u64, flags: u32) {
-        self.wrs.get_mut(number).send_flags |= flags;
+    /// Signals a request that is staged and not posted, and says whether it was
+    /// not signaled before.
+    pub(crate) fn signal(&mut self, number: u64) -> bool {
+        let wr = self.wrs.get_mut(number);
+        let is_news = !wr.is_signaled();
+        wr.send_flags |= SEND_SIGNALED;
+        is_news
     }
 
-    /// The `count` requests from `head` on, their last one ending the chain.
-    /// [`relink`](Self::relink) must follow the post.
+    /// Ends the chain at request `last`. [`tie`](Self::tie) mends it after the
+    /// post.
+    #[inline]
+    pub(crate) fn cut(&mut self, last: u64) {
+        self.wrs.get_mut(last).next = ptr::null_mut();
+    }
+
+    /// Ties request `last` to its successor again.
+    #[inline]
+    pub(crate) fn tie(&mut self, last: u64) {
+        self.wrs.get_mut(last).next = self.wrs.at(last.wrapping_add(1));
+    }
+
+    /// The `count` requests from `head` on, the last of which was [`cut`](Self::cut).
     #[inline]
     pub(crate) fn chain(&mut self, head: u64, count: u32) -> Chain<'_> {
         debug_assert!(count > 0 && count <= self.len());
-        let last = head.wrapping_add(u64::from(count) - 1);
-        self.wrs.get_mut(last).next = ptr::null_mut();
         Chain { batch: self, head, count }
     }
 
-    /// Ties the end of a chain to its successor again, and gives the slots of
-    /// the `taken` oldest requests their template back, if any lost it.
+    /// Of the `count` requests from `head` on, the first `taken` were posted:
+    /// gives their slots the template back, if any lost it.
     #[inline]
-    pub(crate) fn relink(&mut self, head: u64, count: u32, taken: u32) {
-        let last = head.wrapping_add(u64::from(count) - 1);
-        self.wrs.get_mut(last).next = self.wrs.at(last.wrapping_add(1));
+    pub(crate) fn posted(&mut self, head: u64, count: u32, taken: u32) {
         if self.dirty {
             self.restore_taken(head, count, taken);
         }
@@ -161,7 +197,6 @@ impl fmt::Debug for Batch<'_> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BufferRequest {
     pub(crate) opcode: u32,
-    pub(crate) wr_id: u64,
     pub(crate) flags: u32,
     pub(crate) sge: Option<Sge>,
     pub(crate) remote_addr: u64,
@@ -179,7 +214,7 @@ pub struct Chain<'a> {
     count: u32,
 }
 
-impl<'a> Chain<'a> {
+impl Chain<'_> {
     /// How many requests there are.
     #[inline]
     #[must_use]
@@ -197,12 +232,27 @@ impl<'a> Chain<'a> {
         self.batch.wrs.at(self.head)
     }
 
+    /// The opcode of all requests, where every one of them carries its 8 bytes
+    /// with it and nothing else: atomic writes, as inline RDMA writes or
+    /// natively. Told without a look at any of them.
+    #[inline]
+    pub(crate) fn all_words(&self) -> Option<u32> {
+        (!self.batch.dirty).then_some(self.batch.opcode)
+    }
+
+    /// The first `most` requests, or all if there are fewer, as they lie in
+    /// memory: in one piece or two.
+    #[inline]
+    pub(crate) fn pieces(&self, most: u32) -> [&[SendWr]; 2] {
+        self.batch.wrs.view().slices(self.head, self.count.min(most))
+    }
+
     /// The requests, in order.
     #[inline]
-    pub fn requests(&self) -> impl ExactSizeIterator<Item = Request<'a>> + use<'a> {
-        let (batch, head) = (self.batch, self.head);
+    pub fn requests(&self) -> impl ExactSizeIterator<Item = Request<'_>> {
+        let (wrs, head) = (self.batch.wrs.view(), self.head);
         (0..self.count)
-            .map(move |index| Request { batch, number: head.wrapping_add(u64::from(index)) })
+            .map(move |index| Request { wr: wrs.get(head.wrapping_add(u64::from(index))) })
     }
 
     /// Hands the first `count` requests (at least 1, at most all) to `post`, as
@@ -211,7 +261,7 @@ impl<'a> Chain<'a> {
     ///
     /// For providers that take a part of what they are given.
     pub fn with_prefix<R>(
-        &self,
+        &mut self,
         count: u32,
         signal_last: bool,
         post: impl FnOnce(Chain<'_>) -> R,
@@ -219,7 +269,7 @@ impl<'a> Chain<'a> {
         let count = count.clamp(1, self.count);
         let last = self.batch.wrs.at(self.head.wrapping_add(u64::from(count) - 1));
         // SAFETY: `last` is an initialised request of the batch, which this
-        // chain borrows; no reference to it is held here.
+        // chain borrows; `&mut self` ended all references that `requests` gave.
         let kept = unsafe { *last };
         let signal = if signal_last { SEND_SIGNALED } else { 0 };
         let ending = SendWr { next: ptr::null_mut(), send_flags: kept.send_flags | signal, ..kept };
@@ -244,8 +294,7 @@ impl<'a> Chain<'a> {
 /// One work request of a [`Chain`].
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
-    batch: &'a Batch<'a>,
-    number: u64,
+    wr: &'a SendWr,
 }
 
 impl<'a> Request<'a> {
@@ -253,7 +302,7 @@ impl<'a> Request<'a> {
     #[inline]
     #[must_use]
     pub fn wr(&self) -> &'a SendWr {
-        self.batch.wrs.get(self.number)
+        self.wr
     }
 
     /// Its only scatter-gather element, or `None` where it moves no bytes.
@@ -270,13 +319,5 @@ impl<'a> Request<'a> {
     pub fn word(&self) -> Option<u64> {
         let wr = self.wr();
         (wr.is_inline() || wr.opcode == WR_ATOMIC_WRITE).then_some(wr.word)
-    }
-
-    /// Its 8 bytes of payload, where it is an inline write of a word.
-    #[inline]
-    #[must_use]
-    pub(crate) fn inline_word(&self) -> Option<u64> {
-        let wr = self.wr();
-        (wr.opcode == WR_RDMA_WRITE && wr.is_inline() && wr.sge.length == 8).then_some(wr.word)
     }
 }

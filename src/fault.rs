@@ -279,7 +279,7 @@ impl<P: Provider, const N: usize> Fault<P, N> {
     }
 
     /// Takes the first `count` requests of the chain.
-    fn take(&mut self, chain: &Chain<'_>, count: u32) -> Result<(), PostError> {
+    fn take(&mut self, chain: &mut Chain<'_>, count: u32) -> Result<(), PostError> {
         let first = self.taken();
         let fate = self.first_fate(first, count);
         let healthy = match fate {
@@ -310,7 +310,7 @@ impl<P: Provider, const N: usize> Fault<P, N> {
     /// Has the inner provider take the first `count` requests, the last of them
     /// signaled if the fate of it or of the next hangs on knowing when it is
     /// done.
-    fn pass_on(&mut self, chain: &Chain<'_>, count: u32) -> Result<(), PostError> {
+    fn pass_on(&mut self, chain: &mut Chain<'_>, count: u32) -> Result<(), PostError> {
         let next = self.taken() + u64::from(count);
         let last_fate = self.first_fate(next - 1, 1).map(|(_, fate)| fate);
         let next_fails = self.first_fate(next, 1).is_some_and(|(_, fate)| !fate.executed);
@@ -472,14 +472,14 @@ impl<P: Provider, const N: usize> Provider for Fault<P, N> {
         self.inner.capabilities()
     }
 
-    fn post(&mut self, chain: Chain<'_>) -> Result<(), PostError> {
+    fn post(&mut self, mut chain: Chain<'_>) -> Result<(), PostError> {
         if self.dead.is_some() {
             return Err(PostError::Refused { taken: 0, errno: Errno::EIO });
         }
         let (count, answer) = self.examine(&chain);
         self.posts += 1;
         if count > 0 {
-            self.take(&chain, count)?;
+            self.take(&mut chain, count)?;
         }
         answer
     }

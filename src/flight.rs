@@ -12,13 +12,15 @@
 use crate::error::Remedy;
 
 /// The state of one send queue. All counts are of requests, and
-/// `retired <= posted <= staged <= limit` holds (modulo 2^64).
+/// `retired <= posted <= staged <= limit` holds (modulo 2^64)
+/// as long as it is open.
 #[derive(Clone, Debug)]
 pub struct Flight {
     /// The number of the next request to be staged.
     staged: u64,
-    /// The first number that may not be staged yet: the nearer of the send
-    /// queue's end and the batch's, or `staged` once the queue is closed.
+    /// No number from here on may be staged: the nearer of the send queue's end
+    /// and the batch's, as they were when somebody last looked. Both only ever
+    /// move up, so it can be too low, and is looked at again once it is reached.
     limit: u64,
     posted: u64,
     retired: u64,
@@ -49,7 +51,7 @@ impl Flight {
     /// Takes the next number, or `None` where there is no room.
     #[inline]
     pub fn stage(&mut self) -> Option<u64> {
-        if self.staged == self.limit {
+        if self.staged == self.limit && !self.move_limit() {
             return None;
         }
         let number = self.staged;
@@ -62,27 +64,25 @@ impl Flight {
     pub fn post(&mut self, count: u32) {
         debug_assert!(count <= self.unposted());
         self.posted = self.posted.wrapping_add(u64::from(count));
-        self.move_limit();
     }
 
-    /// Retires everything up to the request whose number ends in `low`, the
-    /// low half of a `wr_id`; `None` where no request in flight has that
-    /// number, which is how a stale completion is told.
+    /// Retires everything up to request `last`; `None` where it is not in
+    /// flight, which is how a stale completion is told.
     #[inline]
-    pub fn retire(&mut self, low: u32) -> Option<Run> {
-        let last = self.find(low)?;
+    pub fn retire(&mut self, last: u64) -> Option<Run> {
+        if !self.is_in_flight(last) {
+            return None;
+        }
         let first = self.retired;
         self.retired = last.wrapping_add(1);
-        self.move_limit();
         Some(Run { first, last })
     }
 
-    /// The request in flight whose number ends in `low`, if there is one.
+    /// Whether a request is posted and not retired.
     #[inline]
     #[must_use]
-    pub fn find(&self, low: u32) -> Option<u64> {
-        let ahead = low.wrapping_sub(self.retired as u32);
-        (ahead < self.in_flight()).then(|| self.retired.wrapping_add(u64::from(ahead)))
+    pub fn is_in_flight(&self, number: u64) -> bool {
+        number.wrapping_sub(self.retired) < self.posted.wrapping_sub(self.retired)
     }
 
     /// Retires the oldest request in flight, or, where none is, the oldest
@@ -120,14 +120,11 @@ impl Flight {
         }
     }
 
+    /// Looks again how far staging may go, and says whether there is room.
     #[inline]
-    fn move_limit(&mut self) {
-        if self.closed {
-            return;
-        }
-        let by_depth = self.depth.wrapping_sub(self.occupied());
-        let by_batch = self.batch.wrapping_sub(self.unposted());
-        self.limit = self.staged.wrapping_add(u64::from(by_depth.min(by_batch)));
+    fn move_limit(&mut self) -> bool {
+        self.limit = self.staged.wrapping_add(u64::from(self.room()));
+        self.limit != self.staged
     }
 
     /// The number of the next request to be staged.
@@ -176,7 +173,12 @@ impl Flight {
     #[inline]
     #[must_use]
     pub fn room(&self) -> u32 {
-        self.limit.wrapping_sub(self.staged) as u32
+        if self.closed {
+            return 0;
+        }
+        let by_depth = self.depth.wrapping_sub(self.occupied());
+        let by_batch = self.batch.wrapping_sub(self.unposted());
+        by_depth.min(by_batch)
     }
 
     /// The queue's depth.
@@ -222,7 +224,7 @@ mod tests {
         assert_eq!(flight.retire(4), None, "staged, not posted");
         assert_eq!(flight.retire(3), Some(Run { first: 0, last: 3 }));
         assert_eq!(flight.retire(3), None, "the same again");
-        assert_eq!(flight.retire(u32::MAX), None);
+        assert_eq!(flight.retire(u64::MAX), None);
     }
 
     #[test]
@@ -233,7 +235,7 @@ mod tests {
                 let number = flight.stage().expect("room");
                 assert_eq!(number, start.wrapping_add(step));
                 flight.post(1);
-                assert_eq!(flight.retire(number as u32), Some(Run { first: number, last: number }));
+                assert_eq!(flight.retire(number), Some(Run { first: number, last: number }));
                 assert_eq!(flight.room(), 4);
             }
         }

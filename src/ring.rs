@@ -9,12 +9,12 @@ use arrayvec::ArrayVec;
 
 use crate::batch::{Batch, BufferRequest};
 use crate::error::{Errno, Error, Invalid, WcStatus, Why};
-use crate::flight::{Flight, Run};
+use crate::flight::Flight;
 use crate::op::{FlushKind, Notify, Op, OpContext, Ticket, Word};
 use crate::provider::{Capabilities, FlushSupport, PostError, Provider};
 use crate::region::{LocalSlice, Span, Target, Usage};
 use crate::slots::{MAX_SLOTS, Slots};
-use crate::wr::{SEND_FENCE, SEND_SIGNALED, Sge, WR_RDMA_READ, WR_RDMA_WRITE, Wc};
+use crate::wr::{SEND_SIGNALED, Sge, WR_RDMA_READ, WR_RDMA_WRITE, Wc};
 
 mod completion;
 mod storage;
@@ -149,10 +149,9 @@ enum State {
 /// ```
 pub struct Ring<'m, P> {
     flight: Flight,
-    /// This ring's generation, in the upper half of every `wr_id`.
-    tag: u64,
-    /// `SEND_FENCE` while the next atomic write needs one, else 0.
-    fence: u32,
+    /// What the number of a request, which is its `wr_id`, is more than its
+    /// ticket. It differs from ring to ring.
+    base: u64,
     /// A quarter of the depth, less one: requests whose number has these bits
     /// set are signaled.
     window: u32,
@@ -181,18 +180,28 @@ pub struct Ring<'m, P> {
     first: u64,
     peer_is_persistent: bool,
     capabilities: Capabilities,
-    wcs: Slots<'m, Wc>,
+    wcs: Slots<'m, WcBatch>,
     provider: P,
     /// `Send`, not `Sync`.
     one_thread: PhantomData<Cell<()>>,
 }
 
-/// Told from the completions of other rings, and of earlier rings over a queue
-/// pair whose number came back.
-static GENERATION: AtomicU32 = AtomicU32::new(1);
+/// Where the numbers of a ring start, so that a completion of another ring, or
+/// of an earlier ring over a queue pair whose number came back, is not taken for
+/// one of this ring's. The starts lie spread over the upper half of a `wr_id`
+/// (an odd factor gives 2^32 different ones), far from one another however many
+/// requests a ring makes.
+fn numbers_base() -> u64 {
+    static GENERATION: AtomicU32 = AtomicU32::new(1);
+    let generation = GENERATION.fetch_add(1, Ordering::Relaxed);
+    u64::from(generation.wrapping_mul(0x9e37_79b1)) << 32
+}
 
 /// How many completions one call of the provider's poll may take.
 pub(crate) const POLL_BATCH: usize = 16;
+
+/// Where the provider puts them.
+pub(crate) type WcBatch = [Wc; POLL_BATCH];
 
 impl<'m, P: Provider> Ring<'m, P> {
     /// A ring over memory that the caller lends; its lengths are the ring's
@@ -241,12 +250,11 @@ impl<'m, P: Provider> Ring<'m, P> {
         let capabilities = provider.capabilities();
         check_config(&config, &capabilities)?;
         let batch = Batch::new(parts.wrs, capabilities.native_atomic_write);
-        let generation = GENERATION.fetch_add(1, Ordering::Relaxed);
-        let first = config.first;
+        let base = numbers_base();
+        let first = base.wrapping_add(config.first);
         Ok(Ring {
             flight: Flight::new(config.depth, config.batch, first),
-            tag: u64::from(generation) << 32,
-            fence: 0,
+            base,
             window: (config.depth / 4).max(1) - 1,
             batch,
             records: parts.records,
@@ -292,13 +300,10 @@ impl<'m, P: Provider> Ring<'m, P> {
         let Some(number) = self.flight.stage() else {
             return Err(self.no_room());
         };
-        let flags = self.signal(number, notify) | self.fence;
-        // The fence holds this write back until every earlier read is done, so
-        // what follows it needs none.
-        self.fence = 0;
-        self.batch.set_word(number, self.wr_id(number), flags, target, word.to_ne());
+        let flags = self.signal(notify);
+        self.batch.set_word(number, flags, target, word.to_ne());
         *self.records.get_mut(number) = Record::new(context, Op::AtomicWrite, notify);
-        Ok(Ticket(number))
+        Ok(self.ticket(number))
     }
 
     /// Stages a write of registered local memory.
@@ -366,15 +371,15 @@ impl<'m, P: Provider> Ring<'m, P> {
                 };
                 let staged =
                     self.stage_buffer(Op::Flush, WR_RDMA_READ, sge, remote, notify, context)?;
-                self.fence = SEND_FENCE;
-                self.fence_to = staged.0.wrapping_add(1);
+                self.batch.set_fence_due(true);
+                self.fence_to = self.number(staged).wrapping_add(1);
                 Ok(staged)
             }
             FlushSupport::Native => {
                 let (number, request) =
                     self.stage_general(Op::Flush, 0, remote, notify, context)?;
                 self.batch.set_flush(number, request, kind as u32, remote.len());
-                Ok(Ticket(number))
+                Ok(self.ticket(number))
             }
         }
     }
@@ -392,15 +397,24 @@ impl<'m, P: Provider> Ring<'m, P> {
     #[inline]
     pub fn doorbell(&mut self) -> Result<u32, Error> {
         let count = self.flight.unposted();
-        if count == 0 || self.state != State::Live {
+        if count == 0 {
+            return self.nothing_to_post();
+        }
+        if self.state != State::Live {
             return self.nothing_to_post();
         }
         let head = self.flight.posted();
+        let last = head.wrapping_add(u64::from(count) - 1);
+        if head ^ head.wrapping_add(u64::from(count)) > u64::from(self.window) {
+            self.signal_quarters(head, count);
+        }
+        self.batch.cut(last);
         let result = self.provider.post(self.batch.chain(head, count));
+        self.batch.tie(last);
         self.doorbells += 1;
         match result {
             Ok(()) => {
-                self.batch.relink(head, count, count);
+                self.batch.posted(head, count, count);
                 self.flight.post(count);
                 Ok(count)
             }
@@ -486,14 +500,14 @@ impl<'m, P: Provider> Ring<'m, P> {
     #[inline]
     #[must_use]
     pub fn is_confirmed(&self, ticket: Ticket) -> bool {
-        (self.confirmed.wrapping_sub(ticket.0) as i64) > 0
+        (self.confirmed.wrapping_sub(self.number(ticket)) as i64) > 0
     }
 
     /// The ticket below which every operation is known to have succeeded.
     #[inline]
     #[must_use]
     pub fn confirmed(&self) -> Ticket {
-        Ticket(self.confirmed)
+        self.ticket(self.confirmed)
     }
 
     /// What killed the ring, if it is dead.
@@ -542,19 +556,32 @@ impl<'m, P: Provider> Ring<'m, P> {
     }
 
     #[inline]
-    fn wr_id(&self, number: u64) -> u64 {
-        self.tag | u64::from(number as u32)
+    fn ticket(&self, number: u64) -> Ticket {
+        Ticket(number.wrapping_sub(self.base))
     }
 
-    /// The signaled flag of a request: the caller's wish, or the ring's, which
-    /// signals one request in every quarter of the queue so that a full queue
-    /// always holds one and slots always come back.
     #[inline]
-    fn signal(&mut self, number: u64, notify: Notify) -> u32 {
-        let by_ring = number as u32 & self.window == self.window;
-        let flag = (notify.bits() & SEND_SIGNALED) | if by_ring { SEND_SIGNALED } else { 0 };
+    fn number(&self, ticket: Ticket) -> u64 {
+        ticket.0.wrapping_add(self.base)
+    }
+
+    /// The signaled flag of a request, as the caller wishes it.
+    #[inline]
+    fn signal(&mut self, notify: Notify) -> u32 {
+        let flag = notify.bits() & SEND_SIGNALED;
         self.signaled += u64::from(flag >> 1);
         flag
+    }
+
+    /// Signals the requests of a chain that end a quarter of the queue, so that
+    /// a full queue always holds one and slots always come back.
+    fn signal_quarters(&mut self, head: u64, count: u32) {
+        let window = u64::from(self.window);
+        let mut number = head | window;
+        while number.wrapping_sub(head) < u64::from(count) {
+            self.signaled += u64::from(self.batch.signal(number));
+            number = number.wrapping_add(window + 1);
+        }
     }
 
     /// Whether a flush of this kind would be staged.
@@ -609,7 +636,7 @@ impl<'m, P: Provider> Ring<'m, P> {
     ) -> Result<Ticket, Error> {
         let (number, request) = self.stage_general(op, opcode, remote, notify, context)?;
         self.batch.set_buffer(number, BufferRequest { sge: Some(sge), ..request });
-        Ok(Ticket(number))
+        Ok(self.ticket(number))
     }
 
     fn stage_general(
@@ -623,11 +650,10 @@ impl<'m, P: Provider> Ring<'m, P> {
         let Some(number) = self.flight.stage() else {
             return Err(self.no_room());
         };
-        let flags = self.signal(number, notify);
+        let flags = self.signal(notify);
         *self.records.get_mut(number) = Record::new(context, op, notify);
         let request = BufferRequest {
             opcode,
-            wr_id: self.wr_id(number),
             flags,
             sge: None,
             remote_addr: remote.address(),
@@ -661,7 +687,7 @@ impl<'m, P: Provider> Ring<'m, P> {
         match refused {
             PostError::Refused { taken, errno } => {
                 let taken = taken.min(count);
-                self.batch.relink(head, count, taken);
+                self.batch.posted(head, count, taken);
                 self.flight.post(taken);
                 let no_room = matches!(errno, Errno::ENOMEM | Errno::ENOSPC | Errno::EAGAIN);
                 if no_room && self.flight.in_flight() > 0 {
@@ -672,7 +698,7 @@ impl<'m, P: Provider> Ring<'m, P> {
                 Error::Provider(errno)
             }
             PostError::Unknown { errno } => {
-                self.batch.relink(head, count, count);
+                self.batch.posted(head, count, count);
                 // Any of them may be in flight, so all of them count as such.
                 self.flight.post(count);
                 self.provider.abort();

@@ -72,13 +72,52 @@ impl<'m, T> Slots<'m, T> {
         unsafe { &mut *self.at(number) }
     }
 
-    /// The first `count` elements (all of them, if there are fewer).
+    /// The array, to be read for as long as the borrow lasts. A copy of base and
+    /// mask, which a loop can keep in registers.
     #[inline]
-    pub(crate) fn first_mut(&mut self, count: usize) -> &mut [T] {
-        let count = count.min(self.len() as usize);
-        // SAFETY: `count` initialised elements lie from `base` on, and
-        // `&mut self` makes the slice the only way to them.
-        unsafe { core::slice::from_raw_parts_mut(self.base.as_ptr(), count) }
+    pub(crate) fn view(&self) -> View<'_, T> {
+        View { base: self.base, mask: self.mask, lent: PhantomData }
+    }
+}
+
+/// A shared borrow of [`Slots`].
+pub(crate) struct View<'a, T> {
+    base: NonNull<T>,
+    mask: u32,
+    lent: PhantomData<&'a [T]>,
+}
+
+impl<'a, T> View<'a, T> {
+    #[inline]
+    pub(crate) fn get(&self, number: u64) -> &'a T {
+        let index = (number as u32 & self.mask) as usize;
+        // SAFETY: as in `Slots::at`: the masked index is within the allocation.
+        let element = unsafe { self.base.add(index) };
+        // SAFETY: the element is initialised, and the `Slots` stay borrowed for
+        // `'a`, so that nobody forms a `&mut` to it.
+        unsafe { element.as_ref() }
+    }
+}
+
+impl<'a, T> View<'a, T> {
+    /// The `count` elements from `number` on, at most all: those up to the
+    /// array's end, and those from its start on.
+    #[inline]
+    pub(crate) fn slices(&self, number: u64, count: u32) -> [&'a [T]; 2] {
+        let len = self.mask as usize + 1;
+        let start = (number as u32 & self.mask) as usize;
+        let count = (count as usize).min(len);
+        let ahead = count.min(len - start);
+        let base = self.base.as_ptr();
+        // SAFETY: `start` is at most `mask`, so it is an index of the allocation.
+        let first = unsafe { base.add(start) };
+        // SAFETY: `ahead` is at most `len - start`, so these are initialised
+        // elements of the allocation. They stay borrowed for `'a`, so nobody
+        // forms a `&mut` to them.
+        let upper = unsafe { core::slice::from_raw_parts(first, ahead) };
+        // SAFETY: as above, and `count - ahead` is at most `len`.
+        let lower = unsafe { core::slice::from_raw_parts(base, count - ahead) };
+        [upper, lower]
     }
 }
 
@@ -131,6 +170,8 @@ mod tests {
         for number in u64::MAX - 3..=u64::MAX {
             *slots.get_mut(number) = number as u32;
         }
-        assert_eq!(slots.first_mut(9), [u32::MAX - 3, u32::MAX - 2, u32::MAX - 1, u32::MAX]);
+        let [upper, lower] = slots.view().slices(u64::MAX - 1, 3);
+        assert_eq!((upper, lower), (&[u32::MAX - 1, u32::MAX][..], &[u32::MAX - 3][..]));
+        assert_eq!(slots.view().slices(0, 9).map(<[u32]>::len), [4, 0], "at most all");
     }
 }

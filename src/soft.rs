@@ -39,7 +39,7 @@ pub use memory::{load_bytes, store_bytes};
 #[cfg(feature = "std")]
 pub use threaded::{Engine, ThreadedQp};
 #[cfg(feature = "verbs")]
-pub(crate) use wire::{SCRATCH_LKEY, Wire};
+pub(crate) use wire::{SCRATCH, Wire, fresh_qp_num};
 
 /// How many regions a device holds.
 pub const MAX_REGIONS: usize = 64;
@@ -66,9 +66,17 @@ pub struct SoftDevice<'m> {
     regions: ArrayVec<Registration<'m>, MAX_REGIONS>,
 }
 
-/// One registered region.
+/// One registered region. Cache lines of its own, so that its place in the
+/// table is a shift away.
 #[derive(Debug)]
+#[repr(align(64))]
 struct Registration<'m> {
+    /// The whole aligned words of the region.
+    words: &'m [AtomicU64],
+    /// The address of the first of them.
+    words_base: u64,
+    /// `rkey` where the usage allows to write, else no key of 32 bits.
+    write_key: AtomicU64,
     memory: &'m [AtomicU64],
     /// The address of the memory's first word: a multiple of 8.
     origin: u64,
@@ -76,7 +84,7 @@ struct Registration<'m> {
     base: u64,
     size: u64,
     usage: Usage,
-    /// 0 once deregistered.
+    /// [`NO_KEY`] once deregistered.
     rkey: AtomicU32,
     lkey: AtomicU32,
 }
@@ -104,6 +112,8 @@ impl SoftRegion {
 
 const RKEY_TAG: u32 = 0x52;
 const LKEY_TAG: u32 = 0x4c;
+/// The key of no region: it leads outside of the table.
+const NO_KEY: u32 = u32::MAX;
 
 impl<'m> SoftDevice<'m> {
     /// A device with no regions.
@@ -147,11 +157,18 @@ impl<'m> SoftDevice<'m> {
         if start.checked_add(len).is_none_or(|end| end > size) {
             return Err(Invalid::OutsideMemory { start, len, size });
         }
-        let number = self.regions.len() as u32 + 1;
+        let number = self.regions.len() as u32;
         let (rkey, lkey) = (number << 8 | RKEY_TAG, number << 8 | LKEY_TAG);
         let origin = memory.as_ptr().addr() as u64;
         let base = origin + start;
+        let first = start.div_ceil(8) as usize;
+        let end = ((start + len) / 8) as usize;
+        let words = memory.get(first..end).unwrap_or_default();
+        let writable = usage.contains(Usage::WRITE_DST);
         let registration = Registration {
+            words,
+            words_base: origin + 8 * first as u64,
+            write_key: AtomicU64::new(if writable { rkey.into() } else { u64::MAX }),
             memory,
             origin,
             base,
@@ -176,13 +193,14 @@ impl<'m> SoftDevice<'m> {
         let Some(registration) = self.by_key(region.remote.rkey()) else {
             return false;
         };
-        registration.lkey.store(0, Ordering::Release);
-        registration.rkey.swap(0, Ordering::AcqRel) == region.remote.rkey()
+        registration.lkey.store(NO_KEY, Ordering::Release);
+        registration.write_key.store(u64::MAX, Ordering::Release);
+        registration.rkey.swap(NO_KEY, Ordering::AcqRel) == region.remote.rkey()
     }
 
     #[inline]
     fn by_key(&self, key: u32) -> Option<&Registration<'m>> {
-        self.regions.get((key >> 8).wrapping_sub(1) as usize)
+        self.regions.get((key >> 8) as usize)
     }
 }
 

@@ -49,16 +49,14 @@ pub struct Sge {
 /// A work request: `struct ibv_send_wr`, its unions laid flat.
 ///
 /// Of the union that a request's opcode selects, farword uses the RDMA member
-/// (`remote_addr`, `rkey`). The two fields behind it lie in the same union and
-/// are farword's own for [`WR_FLUSH`], which no provider takes through
-/// `ibv_post_send`.
-///
-/// The last 56 bytes are the unions of shared receive queues, memory windows and
-/// segmentation offload, which no provider looks at for the opcodes here. The
-/// request's only scatter-gather element and its inline word live in them, so
-/// that a request is two cache lines and nothing else.
+/// (`remote_addr`, `rkey`), which no provider looks behind. The rest of that
+/// union, and the unions of shared receive queues, memory windows and
+/// segmentation offload in the last 56 bytes, are farword's own: the request's
+/// word, its only scatter-gather element and a flush's kind and length live in
+/// them, so that a request is two cache lines and nothing else. [`WR_FLUSH`]
+/// goes through `ibv_wr_flush`, never through `ibv_post_send`.
 #[derive(Clone, Copy)]
-#[repr(C)]
+#[repr(C, align(64))]
 pub struct SendWr {
     /// Comes back in the completion.
     pub wr_id: u64,
@@ -80,16 +78,18 @@ pub struct SendWr {
     pub rkey: u32,
     /// For [`WR_FLUSH`]: 0 to persistence, 1 to visibility.
     pub flush_kind: u32,
-    /// For [`WR_FLUSH`]: how many bytes.
-    pub flush_len: u64,
-    /// The rest of the union that the opcode selects.
+    /// The payload of an atomic write, which its element points at. It lies in
+    /// the union that the opcode selects, behind the RDMA member, so that all
+    /// that staging an atomic write stores is in one cache line.
+    pub(crate) word: u64,
+    /// The rest of that union.
     pub(crate) rest: u64,
     /// The union of shared receive queues.
     pub(crate) xrc: u64,
     /// The element that `sg_list` points at.
     pub(crate) sge: Sge,
-    /// The payload of an atomic write, which its element points at.
-    pub(crate) word: u64,
+    /// For [`WR_FLUSH`]: how many bytes.
+    pub flush_len: u64,
     pub(crate) reserved: [u64; 3],
 }
 
@@ -108,11 +108,11 @@ impl SendWr {
         remote_addr: 0,
         rkey: 0,
         flush_kind: 0,
-        flush_len: 0,
+        word: 0,
         rest: 0,
         xrc: 0,
         sge: Sge { addr: 0, length: 0, lkey: 0 },
-        word: 0,
+        flush_len: 0,
         reserved: [0; 3],
     };
 
@@ -236,6 +236,7 @@ mod tests {
         assert_eq!(offset_of!(SendWr, imm_data), 36);
         assert_eq!(offset_of!(SendWr, remote_addr), 40);
         assert_eq!(offset_of!(SendWr, rkey), 48);
+        assert!(offset_of!(SendWr, word) == 56 && offset_of!(SendWr, rest) == 64, "its own");
         assert_eq!(offset_of!(SendWr, xrc), 72, "the union behind the RDMA one");
         assert_eq!(offset_of!(SendWr, sge), 80, "the union of windows and offload");
         assert_eq!(offset_of!(Wc, status), 8);

@@ -27,10 +27,10 @@ impl RanOn {
 
     #[cfg(feature = "verbs")]
     pub(super) fn fabric(connection: &farword::verbs::Connection) -> Self {
-        use farword::verbs::PathChoice;
+        use farword::verbs::Path;
         let path = match connection.path() {
-            PathChoice::Native => "native",
-            _ => "fallback",
+            Path::Native => "native",
+            Path::PostSend | Path::WrCalls => "fallback",
         };
         let device = connection.device().name().to_string();
         let peer = connection.peer_address().map(|peer| peer.to_string());

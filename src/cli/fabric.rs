@@ -1,9 +1,7 @@
 //! What the subcommands that go over a fabric have in common.
 
 use anyhow::Context;
-use farword::verbs::{
-    ConnConfig, ConnError, Connection, Connector, Incoming, Listener, PathChoice,
-};
+use farword::verbs::{ConnConfig, ConnError, Connection, Connector, Incoming, Listener, Path};
 
 use crate::cli::output::explain as explain_on_stderr;
 use crate::cli::stop::{self, Wake};
@@ -32,16 +30,16 @@ pub(super) struct Peer {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Chosen<'a> {
     to: &'a str,
-    path: PathChoice,
+    path: Option<Path>,
 }
 
 impl Peer {
     /// The peer, if one was asked for.
     pub(super) fn chosen(&self) -> Option<Chosen<'_>> {
         let path = match (self.native, self.fallback) {
-            (true, _) => PathChoice::Native,
-            (_, true) => PathChoice::Fallback,
-            _ => PathChoice::Auto,
+            (true, _) => Some(Path::Native),
+            (_, true) => Some(Path::PostSend),
+            _ => None,
         };
         self.connect.as_deref().map(|to| Chosen { to, path })
     }
@@ -50,7 +48,8 @@ impl Peer {
 impl Chosen<'_> {
     /// Connects, with room for at least `depth` requests.
     pub(super) fn connect(&self, depth: u32) -> Result<Connection, ConnError> {
-        let config = ConnConfig::default().with_path(self.path).with_sq_depth(depth);
+        let mut config = ConnConfig::default().with_sq_depth(depth);
+        config.path = self.path;
         let connector = Connector::new(config)?;
         let waker = connector.waker();
         let _wake = stop::wake_with(move || waker.wake());

@@ -3,9 +3,9 @@
 
 #![cfg_attr(not(feature = "verbs"), allow(dead_code, reason = "connections alone are woken"))]
 
+use core::sync::atomic::{AtomicBool, Ordering};
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 

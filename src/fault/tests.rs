@@ -317,7 +317,7 @@ impl<P: Provider> Provider for Twice<P> {
         self.inner.capabilities()
     }
 
-    fn post(&mut self, chain: Chain<'_>) -> Result<(), PostError> {
+    fn post(&mut self, mut chain: Chain<'_>) -> Result<(), PostError> {
         let first = chain.with_prefix(chain.len(), false, |all| self.inner.post(all));
         self.second.set(self.inner.post(chain).err());
         first

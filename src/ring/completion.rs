@@ -1,6 +1,7 @@
 //! What a ring tells of the requests that it retires.
 
 use super::*;
+use crate::flight::Run;
 
 /// One operation, finished one way or the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,31 +66,13 @@ impl<P: Provider> Ring<'_, P> {
         room: usize,
         each: &mut impl FnMut(Completion),
     ) -> Result<usize, Error> {
-        let mut given = 0;
-        // No more completions than requests can be there; a provider that goes
-        // on and on is stopped.
-        for _ in 0..=self.flight.depth() {
-            if given >= room || matches!(self.state, State::Dead(_)) {
-                break;
-            }
-            let want = POLL_BATCH.min(room - given);
-            let polled = self.provider.poll(self.wcs.first_mut(want));
-            let got = match polled {
-                Ok(0) => break,
-                Ok(got) => got.min(want),
-                Err(fault) => {
-                    self.fail(State::Dead(Why::Device(fault)));
-                    break;
-                }
-            };
-            for index in 0..got {
-                let wc = self.wcs.get(index as u64);
-                let (wr_id, status, vendor_err) = (wc.wr_id, wc.status, wc.vendor_err);
-                given += self.take::<EACH>(wr_id, status, vendor_err, each);
-            }
-            if got < want {
-                break;
-            }
+        if room == 0 {
+            return Ok(0);
+        }
+        let want = POLL_BATCH.min(room);
+        let (got, mut given) = self.poll_once::<EACH>(want, each);
+        if got == want {
+            given += self.poll_on::<EACH>(room - given, each);
         }
         if self.state != State::Live {
             return self.poll_failed(room, given, each);
@@ -97,29 +80,67 @@ impl<P: Provider> Ring<'_, P> {
         Ok(given)
     }
 
-    /// Takes one work completion in, and says how many completions it gave.
-    #[inline]
-    fn take<const EACH: bool>(
+    /// Goes on where there were as many completions as a call may take. No more
+    /// than requests can be there; a provider that goes on and on is stopped.
+    #[inline(never)]
+    fn poll_on<const EACH: bool>(
         &mut self,
-        wr_id: u64,
-        status: WcStatus,
-        vendor_err: u32,
+        room: usize,
         each: &mut impl FnMut(Completion),
     ) -> usize {
-        if self.errored {
-            return self.take_flushed(wr_id);
+        let mut given = 0;
+        for _ in 0..self.flight.depth() {
+            let want = POLL_BATCH.min(room - given);
+            if want == 0 {
+                break;
+            }
+            let (got, more) = self.poll_once::<EACH>(want, each);
+            given += more;
+            if got < want {
+                break;
+            }
         }
-        // The generation first: a number alone may be that of an earlier ring.
-        let ours = (wr_id ^ self.tag) >> 32 == 0;
-        let run = if ours { self.flight.retire(wr_id as u32) } else { None };
-        let Some(run) = run else {
+        given
+    }
+
+    /// One call of the provider: how many work completions there were, `want` at
+    /// most, and how many completions they gave.
+    #[inline]
+    fn poll_once<const EACH: bool>(
+        &mut self,
+        want: usize,
+        each: &mut impl FnMut(Completion),
+    ) -> (usize, usize) {
+        if matches!(self.state, State::Dead(_)) {
+            return (0, 0);
+        }
+        let got = match self.provider.poll(&mut self.wcs.get_mut(0)[..want]) {
+            Ok(got) => got.min(want),
+            Err(fault) => {
+                self.fail(State::Dead(Why::Device(fault)));
+                return (0, 0);
+            }
+        };
+        let mut given = 0;
+        for index in 0..got {
+            let Wc { wr_id, status, vendor_err, .. } = self.wcs.get(0)[index];
+            given += if status == WcStatus::SUCCESS && self.state == State::Live {
+                self.take::<EACH>(wr_id, each)
+            } else {
+                self.take_other::<EACH>(wr_id, status, vendor_err, each)
+            };
+        }
+        (got, given)
+    }
+
+    /// Takes a success in on a live ring, and says how many completions it gave.
+    #[inline]
+    fn take<const EACH: bool>(&mut self, wr_id: u64, each: &mut impl FnMut(Completion)) -> usize {
+        let Some(run) = self.flight.retire(wr_id) else {
             self.stale += 1;
             return 0;
         };
         self.completions += 1;
-        if status != WcStatus::SUCCESS || self.state != State::Live {
-            return self.take_failure::<EACH>(run, status, vendor_err, each);
-        }
         if EACH {
             return self.tell_each(run.first, run.last.wrapping_sub(run.first) + 1, each);
         }
@@ -139,9 +160,9 @@ impl<P: Provider> Ring<'_, P> {
     fn confirm(&mut self, last: u64) {
         let next = last.wrapping_add(1);
         self.confirmed = next;
-        if (next.wrapping_sub(self.fence_to) as i64) >= 0 {
+        if self.batch.is_fence_due() && (next.wrapping_sub(self.fence_to) as i64) >= 0 {
             // No emulated flush is outstanding any more.
-            self.fence = 0;
+            self.batch.set_fence_due(false);
         }
     }
 
@@ -155,7 +176,7 @@ impl<P: Provider> Ring<'_, P> {
     ) -> Completion {
         let confirms = self.confirmed.wrapping_sub(self.reported);
         self.reported = self.confirmed;
-        Completion { context, ticket: Ticket(number), op, outcome, confirms }
+        Completion { context, ticket: self.ticket(number), op, outcome, confirms }
     }
 
     fn tell(&mut self, number: u64, outcome: Outcome, each: &mut impl FnMut(Completion)) -> usize {
@@ -181,22 +202,39 @@ impl<P: Provider> Ring<'_, P> {
 
     /// A completion behind the one that failed: nothing from there on succeeded
     /// for certain.
-    #[cold]
     fn take_flushed(&mut self, wr_id: u64) -> usize {
-        let ours = (wr_id ^ self.tag) >> 32 == 0;
-        match self.flight.find(wr_id as u32) {
-            // One that came before counts once.
-            Some(number) if ours && number.wrapping_sub(self.flushed) as i64 >= 0 => {
-                self.completions += 1;
-                self.flushed = number.wrapping_add(1);
-            }
-            _ => self.stale += 1,
+        // One that came before counts once.
+        let is_news = wr_id.wrapping_sub(self.flushed) as i64 >= 0;
+        if is_news && self.flight.is_in_flight(wr_id) {
+            self.completions += 1;
+            self.flushed = wr_id.wrapping_add(1);
+        } else {
+            self.stale += 1;
         }
         0
     }
 
-    /// The first error completion, or any completion while draining.
+    /// Takes an error in, or anything on a ring that is not live.
     #[cold]
+    fn take_other<const EACH: bool>(
+        &mut self,
+        wr_id: u64,
+        status: WcStatus,
+        vendor_err: u32,
+        each: &mut impl FnMut(Completion),
+    ) -> usize {
+        if self.errored {
+            return self.take_flushed(wr_id);
+        }
+        let Some(run) = self.flight.retire(wr_id) else {
+            self.stale += 1;
+            return 0;
+        };
+        self.completions += 1;
+        self.take_failure::<EACH>(run, status, vendor_err, each)
+    }
+
+    /// The first error completion, or any completion while draining.
     fn take_failure<const EACH: bool>(
         &mut self,
         run: Run,

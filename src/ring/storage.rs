@@ -4,9 +4,9 @@ use core::fmt;
 
 use crate::error::Invalid;
 use crate::op::{Notify, Op, OpContext};
-use crate::ring::POLL_BATCH;
 #[cfg(feature = "std")]
 use crate::ring::RingConfig;
+use crate::ring::{POLL_BATCH, WcBatch};
 use crate::slots::Slots;
 use crate::wr::{SendWr, Wc};
 
@@ -49,7 +49,7 @@ impl Record {
 pub struct RingStorage<const DEPTH: usize, const BATCH: usize> {
     wrs: [SendWr; BATCH],
     records: [Record; DEPTH],
-    wcs: [Wc; POLL_BATCH],
+    wcs: [WcBatch; 1],
 }
 
 impl<const DEPTH: usize, const BATCH: usize> RingStorage<DEPTH, BATCH> {
@@ -66,7 +66,7 @@ impl<const DEPTH: usize, const BATCH: usize> RingStorage<DEPTH, BATCH> {
         RingStorage {
             wrs: [SendWr::ZERO; BATCH],
             records: [Record::EMPTY; DEPTH],
-            wcs: [Wc::ZERO; POLL_BATCH],
+            wcs: [[Wc::ZERO; POLL_BATCH]],
         }
     }
 
@@ -90,7 +90,7 @@ impl<const DEPTH: usize, const BATCH: usize> fmt::Debug for RingStorage<DEPTH, B
 pub(crate) struct Parts<'m> {
     pub(crate) wrs: Slots<'m, SendWr>,
     pub(crate) records: Slots<'m, Record>,
-    pub(crate) wcs: Slots<'m, Wc>,
+    pub(crate) wcs: Slots<'m, WcBatch>,
 }
 
 impl Parts<'_> {
@@ -103,7 +103,7 @@ impl Parts<'_> {
         Ok(Parts {
             records: Slots::boxed(config.depth, || Record::EMPTY)?,
             wrs: Slots::boxed(config.batch, || SendWr::ZERO)?,
-            wcs: Slots::boxed(POLL_BATCH as u32, || Wc::ZERO)?,
+            wcs: Slots::boxed(1, || [Wc::ZERO; POLL_BATCH])?,
         })
     }
 }

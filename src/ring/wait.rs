@@ -161,7 +161,7 @@ impl<P: Provider> Ring<'_, P> {
         mut each: impl FnMut(Completion),
     ) -> Result<(), WaitError> {
         while !self.is_idle() {
-            let last = Ticket(self.flight.next().wrapping_sub(1));
+            let last = self.ticket(self.flight.next().wrapping_sub(1));
             let posted = self.failure().is_none() && self.ring_for_waiting(last)?;
             let given = self.poll_with(&mut each)?;
             if given == 0 && !posted && !self.is_idle() && !patience.more() {
@@ -182,14 +182,13 @@ impl<P: Provider> Ring<'_, P> {
     /// at `ticket` or behind it. Says whether anything was posted.
     fn ring_for_waiting(&mut self, ticket: Ticket) -> Result<bool, Error> {
         let next = self.flight.next();
-        if !self.signaled_within(ticket.0, next) {
+        if !self.signaled_within(self.number(ticket), next) {
             let unposted = self.flight.unposted();
             if unposted > 0 {
                 // The last staged request can still be signaled itself.
                 let last = next.wrapping_sub(1);
-                self.batch.add_flags(last, SEND_SIGNALED);
+                self.signaled += u64::from(self.batch.signal(last));
                 self.records.get_mut(last).forced = true;
-                self.signaled += 1;
             } else if let Some(number) = self.flight.stage() {
                 self.stage_own(number);
             }
@@ -215,7 +214,6 @@ impl<P: Provider> Ring<'_, P> {
         self.signaled += 1;
         let request = BufferRequest {
             opcode: WR_RDMA_WRITE,
-            wr_id: self.wr_id(number),
             flags: SEND_SIGNALED,
             sge: None,
             remote_addr: 0,

@@ -143,18 +143,14 @@ impl SoftDevice<'_> {
         self.execute_general(wqe, mode, scratch)
     }
 
-    /// Stores a word where the key, the bounds, the rights and the alignment
+    /// Stores a word where the key, the rights, the bounds and the alignment
     /// allow it, and says whether they did.
     #[inline]
     pub(super) fn store_word(&self, address: u64, rkey: u32, word: u64) -> bool {
-        if let Ok((region, at)) = self.reach(rkey, address, 8, Usage::WRITE_DST.bits())
-            && at.is_multiple_of(8)
-            && let Some(place) = region.memory.get((at / 8) as usize)
-        {
-            place.store(word, Ordering::Release);
-            return true;
+        match self.by_key(rkey) {
+            Some(region) if region.is_written_by(rkey) => region.store_word(address, word),
+            _ => false,
         }
-        false
     }
 
     /// An inline write of 8 bytes: one store where the address is aligned, and
@@ -265,6 +261,28 @@ impl SoftDevice<'_> {
 }
 
 impl Registration<'_> {
+    /// Whether this is the key of this region, and the region may be written.
+    #[inline]
+    pub(super) fn is_written_by(&self, rkey: u32) -> bool {
+        self.write_key.load(Ordering::Acquire) == u64::from(rkey)
+    }
+
+    /// Stores a word where the bounds and the alignment allow it, and says
+    /// whether they did.
+    #[inline]
+    pub(super) fn store_word(&self, address: u64, word: u64) -> bool {
+        // An index of words whose three lowest bits, if any is set, stand at the
+        // top: one comparison refuses what is unaligned and what is outside.
+        let index = address.wrapping_sub(self.words_base).rotate_right(3);
+        match self.words.get(index as usize) {
+            Some(place) => {
+                place.store(word, Ordering::Release);
+                true
+            }
+            None => false,
+        }
+    }
+
     /// Whether `len` bytes at `address` all lie in the region.
     #[inline]
     fn holds(&self, address: u64, len: u64) -> bool {
@@ -286,4 +304,83 @@ fn read_to_scratch(
     memory::load_bytes(source.memory, from, into);
     scratch.store(u64::from_ne_bytes(bytes), Ordering::Release);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn atomic_write(region: &crate::soft::SoftRegion, offset: u64, len: u32) -> Wqe {
+        Wqe {
+            wr_id: 0,
+            remote_addr: region.remote().base() + offset,
+            data: u64::MAX,
+            rkey: region.remote().rkey(),
+            lkey: 0,
+            len,
+            kind: Kind::AtomicWrite,
+            flags: 0,
+        }
+    }
+
+    /// CASES 12: a ring asks for no other length, but a peer may.
+    #[test]
+    fn the_responder_takes_an_atomic_write_of_exactly_eight_aligned_bytes() {
+        let memory = [const { AtomicU64::new(0) }; 8];
+        let (mut device, scratch) = (SoftDevice::new(), AtomicU64::new(0));
+        let region = device.register(&memory, Usage::WRITE_DST).expect("there is room");
+        let refused = Err(WcStatus::REM_INV_REQ_ERR);
+        for len in [0, 1, 4, 7, 9, 16, u32::MAX] {
+            let wqe = atomic_write(&region, 8, len);
+            assert_eq!(device.execute(&wqe, Mode::Native, &scratch), refused, "{len} bytes");
+        }
+        for offset in [1, 4, 7, 9, 12] {
+            let wqe = atomic_write(&region, offset, 8);
+            assert_eq!(device.execute(&wqe, Mode::Native, &scratch), refused, "offset {offset}");
+        }
+        assert!(memory.iter().all(|word| word.load(Ordering::Acquire) == 0), "nothing is written");
+        let wqe = atomic_write(&region, 8, 8);
+        assert_eq!(device.execute(&wqe, Mode::Native, &scratch), Ok(()));
+        let seen = memory.each_ref().map(|word| word.load(Ordering::Acquire));
+        assert_eq!(seen, [0, u64::MAX, 0, 0, 0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn a_device_without_the_operation_refuses_it_locally() {
+        let memory = [const { AtomicU64::new(0) }; 8];
+        let (mut device, scratch) = (SoftDevice::new(), AtomicU64::new(0));
+        let region = device.register(&memory, Usage::WRITE_DST).expect("there is room");
+        let wqe = atomic_write(&region, 0, 8);
+        let refused = Err(WcStatus::LOC_QP_OP_ERR);
+        assert_eq!(device.execute(&wqe, Mode::Emulated, &scratch), refused);
+        assert_eq!(memory[0].load(Ordering::Acquire), 0);
+    }
+
+    /// An address space does not wrap around the end of a region.
+    #[test]
+    fn bounds_hold_at_every_edge() {
+        let memory = [const { AtomicU64::new(0) }; 8];
+        let mut device = SoftDevice::new();
+        let region = device.register_part(&memory, 8, 40, Usage::WRITE_DST).expect("it fits");
+        let Some(held) = device.by_key(region.remote().rkey()) else {
+            panic!("it is registered");
+        };
+        let base = region.remote().base();
+        for (address, len, inside) in [
+            (base, 40, true),
+            (base, 41, false),
+            (base + 32, 8, true),
+            (base + 33, 8, false),
+            (base + 40, 0, true),
+            (base + 41, 0, false),
+            (base - 1, 1, false),
+            (base - 8, 8, false),
+            (base + 8, u64::MAX, false),
+            (base + 8, u64::MAX - 7, false),
+            (0, u64::MAX, false),
+            (u64::MAX, 1, false),
+        ] {
+            assert_eq!(held.holds(address, len), inside, "{address:#x} + {len}");
+        }
+    }
 }

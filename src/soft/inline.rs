@@ -10,19 +10,26 @@ use crate::error::{DeviceFault, Errno, Error, Invalid, WcStatus};
 use crate::provider::{Capabilities, PostError, Provider};
 use crate::slots::Slots;
 use crate::soft::execute::Wqe;
-use crate::soft::{MAX_READS, QpConfig, SoftDevice, next_qp_num};
-use crate::wr::{WC_RDMA_WRITE, Wc};
+use crate::soft::{MAX_READS, Mode, QpConfig, SoftDevice, next_qp_num};
+use crate::wr::{WC_ATOMIC_WRITE, WC_RDMA_WRITE, WR_ATOMIC_WRITE, WR_RDMA_WRITE, Wc};
 
-/// A completion and the number of the request that it retires.
+/// What a completion tells, and the number of the request that it retires.
 #[derive(Clone, Copy, Debug)]
 struct Cqe {
-    wc: Wc,
     number: u64,
+    wr_id: u64,
+    status: WcStatus,
+    opcode: u32,
+    byte_len: u32,
 }
 
 impl Cqe {
-    const EMPTY: Cqe = Cqe { wc: Wc::ZERO, number: 0 };
+    const EMPTY: Cqe =
+        Cqe { number: 0, wr_id: 0, status: WcStatus::SUCCESS, opcode: 0, byte_len: 0 };
 }
+
+/// No request has this opcode.
+const LONG_WAY: u32 = u32::MAX;
 
 /// The completion queue of an [`InlineQp`], lent by the caller. `CQ` must be a
 /// power of two.
@@ -58,8 +65,11 @@ pub struct InlineQp<'d> {
     posted: u64,
     retired: u64,
     in_error: bool,
-    /// In error, or with late reads: every request takes the long way.
-    slow: bool,
+    /// The opcode of the words that take the short way; [`LONG_WAY`] in error
+    /// and with late reads.
+    word_opcode: u32,
+    /// That of their completions.
+    word_wc: u32,
     overrun: bool,
     config: QpConfig,
     qp_num: u32,
@@ -103,6 +113,10 @@ impl<'d> InlineQp<'d> {
         if config.sq_depth == 0 {
             return Err(Invalid::Depth { got: 0, min: 1, max: u32::MAX.into() }.into());
         }
+        let (word_opcode, word_wc) = match config.mode {
+            Mode::Emulated => (WR_RDMA_WRITE, WC_RDMA_WRITE),
+            Mode::Native => (WR_ATOMIC_WRITE, WC_ATOMIC_WRITE),
+        };
         Ok(InlineQp {
             device,
             cq,
@@ -111,7 +125,8 @@ impl<'d> InlineQp<'d> {
             posted: 0,
             retired: 0,
             in_error: false,
-            slow: config.late_reads,
+            word_opcode: if config.late_reads { LONG_WAY } else { word_opcode },
+            word_wc,
             overrun: false,
             config,
             qp_num: next_qp_num(),
@@ -132,9 +147,62 @@ impl<'d> InlineQp<'d> {
         self.scratch.load(core::sync::atomic::Ordering::Acquire)
     }
 
+    /// The short way, for words that go where they may be stored: carries the
+    /// first requests of a chain out, `room` at most, and says how many.
+    #[inline(never)]
+    fn post_words(&mut self, chain: &Chain<'_>, room: u32) -> u32 {
+        let first = self.posted;
+        let device = self.device;
+        // Keys are unique, so that of the last request's region tells whether it
+        // is this one's too.
+        let Some(mut region) = device.regions.first() else {
+            return 0;
+        };
+        let mut next = first;
+        'chain: for piece in chain.pieces(room) {
+            for wr in piece {
+                if !region.is_written_by(wr.rkey) {
+                    match device.by_key(wr.rkey) {
+                        Some(other) if other.is_written_by(wr.rkey) => region = other,
+                        _ => break 'chain,
+                    }
+                }
+                if !region.store_word(wr.remote_addr, wr.word) {
+                    break 'chain;
+                }
+                if wr.is_signaled() {
+                    let (wr_id, status) = (wr.wr_id, WcStatus::SUCCESS);
+                    let opcode = self.word_wc;
+                    self.push(Cqe { number: next, wr_id, status, opcode, byte_len: 8 });
+                }
+                next = next.wrapping_add(1);
+            }
+        }
+        self.posted = next;
+        next.wrapping_sub(first) as u32
+    }
+
+    /// The way for all: carries the requests of a chain out from number `from`
+    /// of it on, as far as there is room for `room` of the whole chain.
+    fn post_any(&mut self, chain: &Chain<'_>, from: u32, room: u32) -> Result<(), PostError> {
+        for (taken, request) in (0u32..).zip(chain.requests()).skip(from as usize) {
+            if taken == room {
+                return Err(PostError::Refused { taken, errno: Errno::ENOMEM });
+            }
+            let wqe = match Wqe::copy(&request) {
+                Ok(wqe) => wqe,
+                Err(errno) => return Err(PostError::Refused { taken, errno }),
+            };
+            let number = self.posted;
+            self.posted = number.wrapping_add(1);
+            self.step(&wqe, number);
+        }
+        Ok(())
+    }
+
     fn enter_error(&mut self) {
         self.in_error = true;
-        self.slow = true;
+        self.word_opcode = LONG_WAY;
     }
 
     /// Carries out one request that has a slot.
@@ -212,17 +280,16 @@ impl<'d> InlineQp<'d> {
         // An error completion leaves the opcode undefined; real devices leave 0.
         let opcode = if ok { wqe.kind.wc_opcode() } else { 0 };
         let byte_len = if ok { wqe.len } else { 0 };
-        let wc = Wc::new(wqe.wr_id, status, opcode, byte_len, self.qp_num);
-        self.push(wc, number);
+        self.push(Cqe { number, wr_id: wqe.wr_id, status, opcode, byte_len });
     }
 
     #[inline]
-    fn push(&mut self, wc: Wc, number: u64) {
+    fn push(&mut self, cqe: Cqe) {
         if self.cq_tail.wrapping_sub(self.cq_head) >= u64::from(self.config.cq_depth) {
             self.overrun = true;
             return;
         }
-        *self.cq.get_mut(self.cq_tail) = Cqe { wc, number };
+        *self.cq.get_mut(self.cq_tail) = cqe;
         self.cq_tail = self.cq_tail.wrapping_add(1);
     }
 }
@@ -236,32 +303,14 @@ impl Provider for InlineQp<'_> {
     fn post(&mut self, chain: Chain<'_>) -> Result<(), PostError> {
         let used = self.posted.wrapping_sub(self.retired) as u32;
         let room = self.config.sq_depth - used;
-        for (taken, request) in (0u32..).zip(chain.requests()) {
-            if taken == room {
-                return Err(PostError::Refused { taken, errno: Errno::ENOMEM });
+        let mut done = 0;
+        if chain.all_words() == Some(self.word_opcode) {
+            done = self.post_words(&chain, room);
+            if done == chain.len() {
+                return Ok(());
             }
-            let number = self.posted;
-            let wr = request.wr();
-            // The short way: an inline word, to where it may be stored.
-            if !self.slow
-                && let Some(word) = request.inline_word()
-                && self.device.store_word(wr.remote_addr, wr.rkey, word)
-            {
-                self.posted = number.wrapping_add(1);
-                if wr.is_signaled() {
-                    let wc = Wc::new(wr.wr_id, WcStatus::SUCCESS, WC_RDMA_WRITE, 8, self.qp_num);
-                    self.push(wc, number);
-                }
-                continue;
-            }
-            let wqe = match Wqe::copy(&request) {
-                Ok(wqe) => wqe,
-                Err(errno) => return Err(PostError::Refused { taken, errno }),
-            };
-            self.posted = number.wrapping_add(1);
-            self.step(&wqe, number);
         }
-        Ok(())
+        self.post_any(&chain, done, room)
     }
 
     #[inline]
@@ -271,15 +320,16 @@ impl Provider for InlineQp<'_> {
         }
         let there = self.cq_tail.wrapping_sub(self.cq_head);
         let count = there.min(into.len() as u64);
-        for slot in into.iter_mut().take(count as usize) {
-            let cqe = self.cq.get(self.cq_head);
-            *slot = cqe.wc;
+        if count == 0 {
+            return if self.overrun { Err(DeviceFault::CompletionQueue) } else { Ok(0) };
+        }
+        let (cq, head) = (self.cq.view(), self.cq_head);
+        for (number, slot) in (0..count).zip(into) {
+            let cqe = cq.get(head.wrapping_add(number));
+            *slot = Wc::new(cqe.wr_id, cqe.status, cqe.opcode, cqe.byte_len, self.qp_num);
             self.retired = cqe.number.wrapping_add(1);
-            self.cq_head = self.cq_head.wrapping_add(1);
         }
-        if count == 0 && self.overrun {
-            return Err(DeviceFault::CompletionQueue);
-        }
+        self.cq_head = head.wrapping_add(count);
         Ok(count as usize)
     }
 

@@ -4,13 +4,13 @@
 use core::sync::atomic::AtomicU64;
 
 use crate::error::WcStatus;
-use crate::region::Usage;
-use crate::soft::execute::{Kind, Wqe};
-use crate::soft::{Mode, SoftDevice, flush_usage};
+use crate::region::{LocalSlice, Usage};
+use crate::soft::execute::{Kind, SCRATCH_LKEY, Wqe};
+use crate::soft::{Mode, SoftDevice, flush_usage, next_qp_num};
 use crate::wr::{WR_ATOMIC_WRITE, WR_FLUSH, WR_RDMA_READ, WR_RDMA_WRITE};
 
-/// The local key of a queue pair's own 8 bytes, where emulated flushes read to.
-pub(crate) use crate::soft::execute::SCRATCH_LKEY;
+/// A queue pair's own 8 bytes, where emulated flushes read to.
+pub(crate) const SCRATCH: LocalSlice = LocalSlice::new(0, 8, SCRATCH_LKEY);
 
 /// One request.
 #[derive(Clone, Copy, Debug)]
@@ -68,4 +68,9 @@ impl SoftDevice<'_> {
     pub(crate) fn place_word(&self, address: u64, rkey: u32, word: u64) -> bool {
         self.store_word(address, rkey, word)
     }
+}
+
+/// A number for a queue pair.
+pub(crate) fn fresh_qp_num() -> u32 {
+    next_qp_num()
 }

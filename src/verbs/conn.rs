@@ -31,7 +31,7 @@ mod resolve;
 pub(in crate::verbs) mod watch;
 
 pub use channel::Waker;
-pub use config::{ConnConfig, MAX_ACCEPT_DATA, MAX_CONNECT_DATA, MAX_REJECT_DATA, PathChoice};
+pub use config::{ConnConfig, MAX_ACCEPT_DATA, MAX_CONNECT_DATA, MAX_REJECT_DATA};
 pub use connection::{ConnEvent, ConnWaker, Connection};
 pub use connector::Connector;
 pub use error::{Cause, ConnError, RejectReason, Rejection, Step, Via};

@@ -2,18 +2,24 @@
 
 #![allow(unsafe_code, reason = "libibverbs and librdmacm are C libraries")]
 
+use core::ffi::CStr;
 use core::fmt;
+use core::net::SocketAddr;
+use core::ops::ControlFlow;
 use core::ptr::{self, NonNull};
 use core::time::Duration;
-use std::ffi::CStr;
-use std::net::SocketAddr;
-use std::sync::Arc;
+use std::boxed::Box;
+use std::os::fd::AsFd;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::vec::Vec;
 
 use rdma_sys::{ibv_context, ibv_get_device_name, rdma_free_devices, rdma_get_devices};
 
 use crate::error::Errno;
 use crate::verbs::conn::resolve_device;
+use crate::verbs::conn::watch::Watch;
 use crate::verbs::errno::last_errno;
+use crate::verbs::events::AsyncEvents;
 
 mod error;
 mod gid;
@@ -42,11 +48,23 @@ pub use name::DeviceName;
 pub struct Device(Arc<Opened>);
 
 struct Opened {
+    /// Dropped first: it reads the context's events.
+    events: Mutex<Option<Watched>>,
     context: NonNull<ibv_context>,
     name: DeviceName,
     capabilities: DeviceCapabilities,
     _list: ContextList,
 }
+
+/// The context's events, and the watch that takes them in.
+struct Watched {
+    _watch: Watch,
+    events: Arc<AsyncEvents>,
+}
+
+/// What is open. There must be one `Opened` for a context: its events are given
+/// once, to whoever reads them first.
+static OPEN: Mutex<Vec<Weak<Opened>>> = Mutex::new(Vec::new());
 
 // SAFETY: a context may be used from any thread; libibverbs serialises.
 unsafe impl Send for Opened {}
@@ -111,6 +129,12 @@ impl Device {
     }
 
     fn from_list(context: NonNull<ibv_context>, list: ContextList) -> Result<Self, DeviceError> {
+        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        open.retain(|device| device.strong_count() > 0);
+        let known = open.iter().filter_map(Weak::upgrade).find(|known| known.context == context);
+        if let Some(known) = known {
+            return Ok(Device(known));
+        }
         // The list keeps its contexts open; one that is not in it could go.
         if !list.contexts().any(|listed| listed == context) {
             return Err(DeviceError::os(DeviceStep::Open, "?".into(), Errno::ENODEV));
@@ -119,7 +143,39 @@ impl Device {
         // SAFETY: the list keeps the context open.
         let capabilities = unsafe { list::query_capabilities(context) }
             .map_err(|errno| DeviceError::os(DeviceStep::Query, name, errno))?;
-        Ok(Device(Arc::new(Opened { context, name, capabilities, _list: list })))
+        let events = Mutex::new(None);
+        let opened = Arc::new(Opened { events, context, name, capabilities, _list: list });
+        open.push(Arc::downgrade(&opened));
+        Ok(Device(opened))
+    }
+
+    /// The device's events, which are taken in by the watching thread from the
+    /// first call on.
+    pub(super) fn events(&self) -> Result<Arc<AsyncEvents>, Errno> {
+        let mut watched = self.0.events.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(watched) = &*watched {
+            return Ok(Arc::clone(&watched.events));
+        }
+        // SAFETY: the list keeps the context open, and goes after the events;
+        // whoever is given them holds the device.
+        let events = Arc::new(unsafe { AsyncEvents::new(self.0.context) }?);
+        let handled = Arc::clone(&events);
+        let handler = move || match handled.drain() {
+            Ok(_) => ControlFlow::Continue(()),
+            Err(_) => {
+                handled.device_is_gone();
+                ControlFlow::Break(())
+            }
+        };
+        let watch = Watch::new(events.as_fd(), Box::new(handler))?;
+        *watched = Some(Watched { _watch: watch, events: Arc::clone(&events) });
+        Ok(events)
+    }
+
+    /// How many bytes one request may move through this port.
+    pub(super) fn max_message(&self, port: u8) -> u64 {
+        // SAFETY: the list keeps the context open.
+        unsafe { list::max_message(self.0.context, port) }
     }
 
     /// Its name.

@@ -1,5 +1,7 @@
 //! The errno of a C call, as the kernel's and the libraries' habits leave it.
 
+#![allow(unsafe_code, reason = "the C library keeps errno")]
+
 use std::io;
 
 use crate::error::Errno;
@@ -12,4 +14,12 @@ pub(crate) fn last_errno() -> Errno {
 /// rustix's error as ours.
 pub(crate) fn to_errno(error: rustix::io::Errno) -> Errno {
     Errno(error.raw_os_error())
+}
+
+/// Leaves an errno, as a C call does that returns −1.
+pub(crate) fn set_errno(errno: Errno) {
+    // SAFETY: it needs nothing.
+    let place = unsafe { libc::__errno_location() };
+    // SAFETY: it is this thread's own, and lives as long as the thread.
+    unsafe { place.write(errno.0) };
 }

@@ -1,7 +1,7 @@
 //! A fault, told from one thread to another.
 
+use core::sync::atomic::{AtomicU8, Ordering};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::error::DeviceFault;
 

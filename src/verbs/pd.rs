@@ -49,6 +49,10 @@ impl Pd {
         &self.0.device
     }
 
+    pub(in crate::verbs) fn raw(&self) -> NonNull<ibv_pd> {
+        self.0.raw
+    }
+
     /// The domain itself, alive as long as this or a clone of it. For calls
     /// that farword does not make.
     #[must_use]

@@ -4,7 +4,7 @@ use core::sync::atomic::Ordering;
 use std::collections::BTreeMap;
 use std::thread;
 
-use farword::verbs::{ConnConfig, Mr, PathChoice, VerbsQp};
+use farword::verbs::{ConnConfig, Mr, Path, VerbsQp};
 use farword::{
     AlignedOffset, Completion, Deadline, Error, FlushKind, Notify, OpContext, Outcome,
     RemoteRegion, Ring, Ticket, Usage, WaitError, WcStatus, Why, Word,
@@ -202,18 +202,18 @@ fn fenced(address: &str) {
 }
 
 fn forced_path(address: &str) {
-    let has_native = paths(address).contains(&PathChoice::Native);
+    let has_native = paths(address).contains(&Path::Native);
     thread::scope(|scope| {
         let (_server, client) = pair(scope, address, 64, ConnConfig::default());
-        let expected = if has_native { PathChoice::Native } else { PathChoice::Fallback };
+        let expected = if has_native { Path::Native } else { Path::PostSend };
         assert_eq!(client.connection.path(), expected, "the best there is");
         assert_eq!(client.ring.capabilities().native_atomic_write, has_native);
     });
     if !has_native {
         let (listener, to) = crate::support::listen(address);
-        let config = ConnConfig::default().with_path(PathChoice::Native);
+        let config = ConnConfig::default().with_path(Path::Native);
         let error = crate::support::connect(to, &[], &config).expect_err("it has none");
-        assert!(error.to_string().contains("no native atomic write"), "{error}");
+        assert!(error.to_string().contains("has no ibv_wr_atomic_write"), "{error}");
         drop(listener);
     }
 }

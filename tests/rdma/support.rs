@@ -5,7 +5,7 @@ use std::thread::{Scope, ScopedJoinHandle};
 use std::time::Duration;
 
 use farword::verbs::{
-    ConnConfig, ConnError, Connection, Connector, Listener, Mr, PathChoice, Pd, VerbsQp,
+    ConnConfig, ConnError, Connection, Connector, Listener, Mr, Path, Pd, VerbsQp,
 };
 use farword::{Error, Notify, OpContext, RemoteRegion, Ring, Target, Ticket, Usage, Word};
 
@@ -15,12 +15,12 @@ pub(crate) const LONG: Duration = Duration::from_secs(20);
 pub(crate) const TARGET: Usage = Usage::WRITE_DST.and(Usage::READ_SRC).and(Usage::FLUSH_VISIBILITY);
 
 /// Every path that the device at `address` has.
-pub(crate) fn paths(address: &str) -> Vec<PathChoice> {
+pub(crate) fn paths(address: &str) -> Vec<Path> {
     let address = format!("{address}:0").parse().expect("an address");
     let device = farword::verbs::Device::open_by_address(address).expect("a device");
-    let mut paths = vec![PathChoice::Fallback];
+    let mut paths = vec![Path::PostSend, Path::WrCalls];
     if device.capabilities().native_atomic_write {
-        paths.push(PathChoice::Native);
+        paths.push(Path::Native);
     }
     paths
 }

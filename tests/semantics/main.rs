@@ -108,3 +108,18 @@ suite!(soft_inline_emulated, crate::support::soft::with_inline, farword::soft::M
 suite!(soft_inline_native, crate::support::soft::with_inline, farword::soft::Mode::Native);
 suite!(soft_threaded_emulated, crate::support::soft::with_threaded, farword::soft::Mode::Emulated);
 suite!(soft_threaded_native, crate::support::soft::with_threaded, farword::soft::Mode::Native);
+suite!(late_completions_inline, crate::support::faulty::with_inline, farword::soft::Mode::Emulated);
+suite!(
+    late_completions_threaded,
+    crate::support::faulty::with_threaded,
+    farword::soft::Mode::Native
+);
+
+#[cfg(feature = "verbs")]
+suite!(nic_post_send, crate::support::nic::with_nic, farword::verbs::Path::PostSend);
+#[cfg(feature = "verbs")]
+suite!(nic_wr_calls, crate::support::nic::with_nic, farword::verbs::Path::WrCalls);
+#[cfg(feature = "verbs")]
+suite!(nic_native, crate::support::nic::with_nic, farword::verbs::Path::Native);
+#[cfg(feature = "verbs")]
+suite!(nic_native_without_flush, crate::support::nic::with_half_native_nic, ());

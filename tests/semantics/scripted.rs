@@ -1,14 +1,17 @@
-//! Providers that break their contract: the ring stays right about what it was
-//! told, and loses no context.
+//! What a ring does with its numbers, and over providers that break their
+//! contract: it stays right about what it was told, and loses no context.
 
 use arrayvec::ArrayVec;
+use farword::soft::Mode;
 use farword::wr::Wc;
 use farword::{
-    AlignedOffset, Error, Notify, Outcome, RemoteRegion, Ring, Usage, WcStatus, Why, Word,
+    AlignedOffset, Error, Notify, Outcome, RemoteRegion, Ring, RingConfig, Usage, WcStatus, Why,
+    Word,
 };
 
-use crate::support::wrap::Scripted;
-use crate::support::{Told, ctx, ring, told};
+use crate::support::soft::with_inline;
+use crate::support::wrap::{Scripted, Tap};
+use crate::support::{Fabric, Told, ctx, drained, ring, told};
 
 /// A ring with `count` signaled writes in flight.
 fn in_flight(count: u64) -> Ring<'static, Scripted> {
@@ -104,4 +107,67 @@ fn the_first_error_names_the_failure_and_its_vendor_code() {
     assert_eq!(all, [Outcome::Failed(WcStatus::GENERAL_ERR), Outcome::Unknown]);
     let why = Why::Completion { status: WcStatus::GENERAL_ERR, vendor_err: 0x81 };
     assert_eq!(ring.failure(), Some(why));
+}
+
+/// A ring whose first request has the number `first`.
+fn ring_from<P: farword::Provider>(qp: P, first: u64, depth: u32) -> Ring<'static, P> {
+    let mut config = RingConfig::new(depth, depth);
+    config.first = first;
+    Ring::boxed(qp, config).unwrap()
+}
+
+const NEAR_THE_WRAPS: [u64; 4] =
+    [0, u32::MAX as u64 - 20, u64::MAX - 20, (u32::MAX as u64) << 32 | (u32::MAX as u64 - 7)];
+
+/// CASES 2, the rule behind it: so no full queue is silent.
+#[test]
+fn of_every_quarter_of_the_queue_in_a_row_one_request_is_signaled() {
+    for (first, depth) in NEAR_THE_WRAPS.into_iter().flat_map(|at| [(at, 1), (at, 4), (at, 32)]) {
+        with_inline(Mode::Emulated, |fabric| {
+            let mut ring = ring_from(Tap::new(fabric.qp(depth, depth)), first, depth);
+            let count = 6 * depth as usize;
+            for _ in 0..count {
+                ring.atomic_write(fabric.word(0), Word::ne(1), Notify::OnError, ctx(0)).unwrap();
+                ring.doorbell().unwrap();
+                ring.poll_with(|_| panic!("it is silent")).unwrap();
+            }
+            let signaled: Vec<_> =
+                ring.provider().taken.iter().map(|wr| wr.is_signaled()).collect();
+            assert_eq!(signaled.len(), count);
+            let quarter = (depth as usize / 4).max(1);
+            for run in signaled.windows(quarter) {
+                let found = run.iter().filter(|signaled| **signaled).count();
+                assert_eq!(found, 1, "depth {depth} from {first}: {signaled:?}");
+            }
+        });
+    }
+}
+
+/// Tickets, confirmation and contexts where every counter wraps.
+#[test]
+fn the_wrap_of_the_counters_is_as_any_other_step() {
+    for first in NEAR_THE_WRAPS {
+        with_inline(Mode::Emulated, |fabric| {
+            let mut ring = ring_from(fabric.qp(8, 8), first, 8);
+            let mut tickets = Vec::new();
+            for round in 0..10u64 {
+                for at in 0..5 {
+                    let notify = if at == 4 { Notify::Always } else { Notify::OnError };
+                    let word = Word::ne(round);
+                    let context = ctx(5 * round + at);
+                    tickets.push(ring.atomic_write(fabric.word(at as u32), word, notify, context));
+                }
+                let before = *tickets[tickets.len() - 5].as_ref().unwrap();
+                assert!(!ring.is_confirmed(before), "round {round} from {first}");
+                let last = 5 * round + 4;
+                assert_eq!(drained(&mut ring).0, told(last..last + 1, Outcome::Confirmed));
+                assert!(tickets.iter().all(|ticket| ring.is_confirmed(ticket.unwrap())));
+            }
+            let numbers: Vec<_> = tickets.iter().map(|ticket| ticket.unwrap().get()).collect();
+            let expected: Vec<_> = (0..50).map(|at| first.wrapping_add(at)).collect();
+            assert_eq!(numbers, expected);
+            let counters = ring.counters();
+            assert_eq!((counters.staged, counters.posted, counters.retired), (50, 50, 50));
+        });
+    }
 }

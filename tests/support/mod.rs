@@ -11,6 +11,9 @@ use farword::{
     RemoteRegion, Ring, RingConfig, Target, WaitError,
 };
 
+pub mod faulty;
+#[cfg(feature = "verbs")]
+pub mod nic;
 pub mod soft;
 pub mod wrap;
 

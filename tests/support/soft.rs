@@ -11,12 +11,12 @@ use super::{Fabric, WORDS};
 pub struct Sides<'d> {
     pub device: &'d SoftDevice<'d>,
     pub mode: Mode,
-    remote_memory: &'d [AtomicU64],
-    local_memory: &'d [AtomicU64],
-    remote: SoftRegion,
-    read_only: SoftRegion,
-    doomed: SoftRegion,
-    local: SoftRegion,
+    pub(super) remote_memory: &'d [AtomicU64],
+    pub(super) local_memory: &'d [AtomicU64],
+    pub(super) remote: SoftRegion,
+    pub(super) read_only: SoftRegion,
+    pub(super) doomed: SoftRegion,
+    pub(super) local: SoftRegion,
 }
 
 /// Requests are carried out at the doorbell.
@@ -30,7 +30,7 @@ pub struct Threaded<'d> {
 
 const EVERY_USE: Usage = Usage::from_bits(0xff);
 
-fn with_sides<R>(mode: Mode, run: impl FnOnce(Sides<'_>) -> R) -> R {
+pub(super) fn with_sides<R>(mode: Mode, run: impl FnOnce(Sides<'_>) -> R) -> R {
     let words = || (0..WORDS).map(|_| AtomicU64::new(0)).collect::<Vec<_>>();
     let (remote_memory, local_memory) = (words(), words());
     let mut device = SoftDevice::new();

@@ -44,7 +44,7 @@ impl<P: Provider> Tap<P> {
         Tap { plan: plan.into_iter().collect(), ..Tap::new(inner) }
     }
 
-    fn pass(&mut self, chain: &Chain<'_>, count: u32) -> Result<(), PostError> {
+    fn pass(&mut self, chain: &mut Chain<'_>, count: u32) -> Result<(), PostError> {
         if count == 0 {
             return Ok(());
         }
@@ -58,7 +58,7 @@ impl<P: Provider> Provider for Tap<P> {
         self.inner.capabilities()
     }
 
-    fn post(&mut self, chain: Chain<'_>) -> Result<(), PostError> {
+    fn post(&mut self, mut chain: Chain<'_>) -> Result<(), PostError> {
         self.chains += 1;
         let (count, answer) = match self.plan.pop_front() {
             None | Some(Disturb::Pass) => (chain.len(), Ok(())),
@@ -67,7 +67,7 @@ impl<P: Provider> Provider for Tap<P> {
             }
             Some(Disturb::LoseCount(taken, errno)) => (taken, Err(PostError::Unknown { errno })),
         };
-        self.pass(&chain, count)?;
+        self.pass(&mut chain, count)?;
         answer
     }
 

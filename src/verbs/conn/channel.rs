@@ -114,7 +114,9 @@ impl Channel {
         }
         // SAFETY: the call succeeded, so `event` is a valid event, ours until
         // it is acknowledged.
-        let copied = unsafe { self.copy(&*event) };
+        let borrowed = unsafe { &*event };
+        // SAFETY: as above.
+        let copied = unsafe { self.copy(borrowed) };
         // SAFETY: it was got from this channel and is acknowledged once; what
         // it points at has been copied.
         unsafe { rdma_ack_cm_event(event) };

@@ -3,6 +3,7 @@
 use core::time::Duration;
 
 use super::error::{Cause, ConnError, Step};
+use crate::verbs::qp::Path;
 
 /// The most private data that a connecting side can send, in bytes.
 pub const MAX_CONNECT_DATA: usize = 56;
@@ -15,10 +16,10 @@ pub const MAX_REJECT_DATA: usize = 148;
 ///
 /// ```
 /// use core::time::Duration;
-/// use farword::verbs::{ConnConfig, PathChoice};
+/// use farword::verbs::{ConnConfig, Path};
 /// let config = ConnConfig::default()
 ///     .with_sq_depth(256)
-///     .with_path(PathChoice::Fallback)
+///     .with_path(Path::PostSend)
 ///     .with_connect_timeout(Duration::from_secs(1));
 /// ```
 ///
@@ -45,8 +46,10 @@ pub struct ConnConfig {
     /// How many requests the send queue is asked to hold. The ring over it may
     /// be as deep as the largest power of two that is not above what is granted.
     pub sq_depth: u32,
-    /// How the 8 bytes of an atomic write travel.
-    pub path: PathChoice,
+    /// Which calls the queue pair is driven by, and so how the 8 bytes of an
+    /// atomic write travel. `None` takes [`Path::Native`] where the device has
+    /// ATOMIC WRITE, and [`Path::PostSend`] else.
+    pub path: Option<Path>,
     /// How often a request that gets no answer is sent again: 0 to 7. librpma
     /// has 7; some devices (Soft-RoCE is one) take 7 for "for ever", so that a
     /// peer without power is never noticed. 6, the default, is bounded
@@ -68,25 +71,11 @@ pub struct ConnConfig {
     pub connect_timeout: Duration,
 }
 
-/// How the 8 bytes of an atomic write travel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub enum PathChoice {
-    /// By the device's ATOMIC WRITE where it has it, else by an inline RDMA
-    /// WRITE.
-    #[default]
-    Auto,
-    /// By ATOMIC WRITE, or not at all.
-    Native,
-    /// By an inline RDMA WRITE, on every device.
-    Fallback,
-}
-
 impl Default for ConnConfig {
     fn default() -> Self {
         ConnConfig {
             sq_depth: 128,
-            path: PathChoice::Auto,
+            path: None,
             retry_count: 6,
             rnr_retry_count: 7,
             ack_timeout: Some(14),
@@ -105,10 +94,10 @@ impl ConnConfig {
         self
     }
 
-    /// With another path.
+    /// With this path, or not at all.
     #[must_use]
-    pub const fn with_path(mut self, path: PathChoice) -> Self {
-        self.path = path;
+    pub const fn with_path(mut self, path: Path) -> Self {
+        self.path = Some(path);
         self
     }
 

@@ -1,23 +1,30 @@
 //! An established connection.
 
-use core::fmt;
+#![allow(unsafe_code, reason = "a queue pair is made a provider")]
+
+use core::any::Any;
+use core::net::SocketAddr;
 use core::time::Duration;
-use std::net::SocketAddr;
+use core::{fmt, ptr};
 use std::sync::{Arc, Weak};
 use std::vec::Vec;
 
-use super::config::{ConnConfig, PathChoice};
+use rdma_sys::ibv_qp_to_qp_ex;
+
+use super::config::ConnConfig;
 use super::error::{Cause, ConnError, Step, Via};
 use super::link::{Endpoint, Link};
 use super::queues::Queues;
 use crate::error::{Errno, Error, Why};
-use crate::provider::{Capabilities, FlushSupport};
+use crate::provider::{Capabilities, Provider};
 use crate::region::Usage;
 use crate::ring::{Ring, RingConfig};
 use crate::verbs::device::{Device, DeviceError, Gid};
+use crate::verbs::ffi::QP_EX_WITH_FLUSH;
+use crate::verbs::library::LIBIBVERBS;
 use crate::verbs::mr::Mr;
 use crate::verbs::pd::Pd;
-use crate::verbs::qp::VerbsQp;
+use crate::verbs::qp::{Path, RawQp, VerbsQp};
 
 /// What can happen to an established connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +70,8 @@ pub struct Connection {
     local: Option<SocketAddr>,
     private_data: Vec<u8>,
     config: ConnConfig,
+    path: Path,
+    capabilities: Capabilities,
 }
 
 impl Connection {
@@ -73,34 +82,58 @@ impl Connection {
         config: &ConnConfig,
         private_data: Vec<u8>,
     ) -> Result<Self, ConnError> {
-        let device = |error: DeviceError| ConnError::new(Step::Queues, Cause::Device(error));
+        let failed = |cause| ConnError::new(Step::Queues, cause);
+        let device = |error: DeviceError| failed(Cause::Device(error));
         let granted = queues.granted();
         // What a flush that is emulated reads is of no interest, but goes
         // somewhere.
-        let scratch = match granted.native_flush {
-            true => None,
-            false => Some(Mr::alloc(pd, 8, Usage::READ_DST).map_err(device)?),
+        let scratch = match granted.send_ops & QP_EX_WITH_FLUSH {
+            0 => Some(Mr::alloc(pd, 8, Usage::READ_DST).map_err(device)?),
+            _ => None,
         };
-        let flush = match &scratch {
-            Some(scratch) => FlushSupport::Emulated(scratch.local()),
-            None => FlushSupport::Native,
-        };
-        let capabilities = Capabilities::new(granted.sq_depth, granted.cq_depth)
-            .with_max_inline(granted.max_inline)
-            .with_native_atomic_write(granted.native_atomic_write)
-            .with_flush(flush);
         let via = via(end, pd.device());
         let (peer, local) = (end.id().peer_address(), end.id().local_address());
-        let link = Arc::new(Link::new(end, queues, scratch)?);
-        let provider = Some(VerbsQp::of_connection(
-            end.id().qp(),
-            link.queues().cq(),
+        let qp = end.id().qp().ok_or_else(|| failed(Cause::Os(Errno::EINVAL)))?;
+        let raw = RawQp {
+            qp,
+            cq: queues.cq(),
+            // SAFETY: the queue pair is alive. Null for one that has no
+            // extended part.
+            qp_ex: match granted.send_ops {
+                0 => ptr::null_mut(),
+                // SAFETY: as above.
+                _ => unsafe { ibv_qp_to_qp_ex(qp.as_ptr()) },
+            },
+            send_ops: granted.send_ops,
+            sq_depth: granted.sq_depth,
+            cq_depth: granted.cq_depth,
+            max_inline: granted.max_inline,
+            max_message: pd.device().max_message(via.port),
+            scratch: scratch.as_ref().map(Mr::local),
+            channel: queues.channel(),
+            path: config.path,
+        };
+        let link = Arc::new(Link::new(end, queues, scratch, pd.device(), via.port)?);
+        let (owner, fault): (Arc<dyn Any + Send + Sync>, _) = (Arc::clone(&link) as _, end.fault());
+        // SAFETY: the link keeps all of it alive; it is libibverbs' own; the
+        // provider alone posts and polls; the operations were granted.
+        let provider = unsafe { VerbsQp::assemble(raw, owner, fault.clone(), &LIBIBVERBS) };
+        let provider = provider.map_err(|error| failed(Cause::Path(error)))?;
+        let path = provider.path();
+        let capabilities = provider.capabilities();
+        let (pd, config, provider) = (pd.clone(), *config, Some(provider));
+        Ok(Connection {
+            provider,
+            link,
+            pd,
+            via,
+            peer,
+            local,
+            private_data,
+            config,
+            path,
             capabilities,
-            end.fault().clone(),
-            Arc::clone(&link) as _,
-        ));
-        let (pd, config) = (pd.clone(), *config);
-        Ok(Connection { provider, link, pd, via, peer, local, private_data, config })
+        })
     }
 
     /// The queue pair's send side, for a ring; `None` once it was taken.
@@ -125,24 +158,21 @@ impl Connection {
     /// power of two that is not above what was granted.
     #[must_use]
     pub fn ring_depth(&self) -> u32 {
-        let granted = self.link.queues().granted().sq_depth;
+        let granted = self.capabilities.sq_depth;
         if granted == 0 { 0 } else { 1 << granted.ilog2() }
     }
 
-    /// How an atomic write travels: [`PathChoice::Native`] or
-    /// [`PathChoice::Fallback`].
+    /// Which calls the queue pair is driven by, and so how an atomic write
+    /// travels.
     #[must_use]
-    pub fn path(&self) -> PathChoice {
-        match self.link.queues().granted().native_atomic_write {
-            true => PathChoice::Native,
-            false => PathChoice::Fallback,
-        }
+    pub fn path(&self) -> Path {
+        self.path
     }
 
-    /// Whether a flush is the device's own; else it is emulated by a read.
+    /// What the queue pair was granted and can do.
     #[must_use]
-    pub fn has_native_flush(&self) -> bool {
-        self.link.queues().granted().native_flush
+    pub fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
     }
 
     /// The settings that it was made with.

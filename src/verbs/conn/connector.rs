@@ -1,6 +1,6 @@
 //! The connecting side.
 
-use std::net::SocketAddr;
+use core::net::SocketAddr;
 use std::sync::Arc;
 
 use rdma_sys::rdma_cm_event_type as kind;

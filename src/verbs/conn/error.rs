@@ -1,14 +1,15 @@
 //! Why a connection did not come about, or ended.
 
 use core::fmt;
+use core::net::SocketAddr;
 use core::time::Duration;
 use std::boxed::Box;
-use std::net::SocketAddr;
 use std::string::{String, ToString};
 use std::vec::Vec;
 
 use crate::error::{DeviceFault, Errno, WcStatus, Why};
 use crate::verbs::device::{DeviceError, DeviceName, Gid};
+use crate::verbs::qp::PathUnavailable;
 
 /// Why a connection did not come about, or ended: at which step, with which
 /// peer, over which device, and what the cause was.
@@ -129,8 +130,9 @@ pub enum Cause {
         /// What it grants.
         granted: u32,
     },
-    /// The path that was forced is one that the device does not have.
-    NoNativePath,
+    /// The path that was asked for is one that the device, or its library, does
+    /// not have.
+    Path(PathUnavailable),
     /// The protection domain is of another device than the one that leads to
     /// the peer.
     WrongDevice {
@@ -365,7 +367,7 @@ impl fmt::Display for Cause {
                 "the device grants {granted} bytes of inline data and has no native atomic \
                  write: a word needs 8"
             ),
-            Cause::NoNativePath => f.write_str("the device has no native atomic write"),
+            Cause::Path(error) => error.fmt(f),
             Cause::WrongDevice { pd } => {
                 write!(f, "the protection domain is of device {pd}, which does not lead there")
             }

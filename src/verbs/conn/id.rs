@@ -3,17 +3,17 @@
 #![allow(unsafe_code, reason = "librdmacm is a C library")]
 
 use core::ffi::{c_int, c_void};
+use core::net::SocketAddr;
 use core::ptr::{self, NonNull};
 use core::time::Duration;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use rdma_sys::{
-    ibv_context, ibv_qp_attr, ibv_qp_init_attr_ex, ibv_qp_state, rdma_accept, rdma_bind_addr,
-    rdma_cm_id, rdma_conn_param, rdma_connect, rdma_create_id, rdma_create_qp_ex, rdma_destroy_id,
-    rdma_destroy_qp, rdma_disconnect, rdma_get_src_port, rdma_init_qp_attr, rdma_listen,
-    rdma_migrate_id, rdma_port_space, rdma_reject, rdma_resolve_addr, rdma_resolve_route,
-    rdma_set_option,
+    ibv_context, ibv_qp, ibv_qp_attr, ibv_qp_init_attr_ex, ibv_qp_state, rdma_accept,
+    rdma_bind_addr, rdma_cm_id, rdma_conn_param, rdma_connect, rdma_create_id, rdma_create_qp_ex,
+    rdma_destroy_id, rdma_destroy_qp, rdma_disconnect, rdma_get_src_port, rdma_init_qp_attr,
+    rdma_listen, rdma_migrate_id, rdma_port_space, rdma_reject, rdma_resolve_addr,
+    rdma_resolve_route, rdma_set_option,
 };
 use socket2::{SockAddr, SockAddrStorage};
 
@@ -176,10 +176,10 @@ impl Id {
         NonNull::new(unsafe { (*self.raw.as_ptr()).verbs })
     }
 
-    /// The queue pair; null where none was made.
-    pub(super) fn qp(&self) -> *mut rdma_sys::ibv_qp {
+    /// The queue pair, where one was made.
+    pub(super) fn qp(&self) -> Option<NonNull<ibv_qp>> {
         // SAFETY: as above.
-        unsafe { (*self.raw.as_ptr()).qp }
+        NonNull::new(unsafe { (*self.raw.as_ptr()).qp })
     }
 
     pub(super) fn port_number(&self) -> u8 {
@@ -210,8 +210,10 @@ impl Id {
     pub(super) fn source_gid(&self) -> [u8; 16] {
         // SAFETY: the id is alive; see the note at `Sync`.
         let route = unsafe { &(*self.raw.as_ptr()).route };
+        // SAFETY: the union's only member.
+        let address = unsafe { &route.addr.addr.ibaddr };
         // SAFETY: any 16 bytes are a GID.
-        unsafe { route.addr.addr.ibaddr.sgid.raw }
+        unsafe { address.sgid.raw }
     }
 }
 

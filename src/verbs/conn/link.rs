@@ -1,10 +1,11 @@
 //! The shared parts of a connection: its id, its queues, and the watch over it.
 
 use core::ops::ControlFlow;
+use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use std::boxed::Box;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::os::fd::AsFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -17,6 +18,8 @@ use super::id::Id;
 use super::queues::Queues;
 use super::watch::Watch;
 use crate::error::DeviceFault;
+use crate::verbs::device::Device;
+use crate::verbs::events::Route;
 use crate::verbs::fault_cell::FaultCell;
 use crate::verbs::memory::Pages;
 use crate::verbs::mr::Mr;
@@ -139,12 +142,13 @@ impl Endpoint {
 }
 
 /// An established connection's parts, in the order in which they go: first the
-/// watch, so that nobody handles its events any more, then the queues, then the
-/// memory that they used, last the id.
+/// watch and the route, so that nobody handles its events any more, then the
+/// queues, then the memory that they used, last the id.
 #[derive(Debug)]
 pub(super) struct Link {
     _watch: Watch,
-    queues: Queues,
+    _route: Option<Route>,
+    _queues: Queues,
     _scratch: Option<Mr<Pages>>,
     end: Arc<Endpoint>,
 }
@@ -155,21 +159,21 @@ impl Link {
         end: &Arc<Endpoint>,
         queues: Queues,
         scratch: Option<Mr<Pages>>,
+        device: &Device,
+        port: u8,
     ) -> Result<Self, ConnError> {
-        use std::os::fd::AsFd;
-
+        let failed = |errno| ConnError::new(Step::Open, Cause::Os(errno));
+        let events = device.events().map_err(failed)?;
+        let (cq, fault) = (queues.cq().as_ptr(), end.fault.clone());
+        let route = end.id.qp().map(|qp| events.route(qp.as_ptr(), cq, port, fault));
         let watched = Arc::clone(end);
         let handler = Box::new(move || watched.take_events());
-        let watch = Watch::new(end.id().channel().as_fd(), handler)
-            .map_err(|errno| ConnError::new(Step::Open, Cause::Os(errno)))?;
-        Ok(Link { _watch: watch, queues, _scratch: scratch, end: Arc::clone(end) })
+        let watch = Watch::new(end.id().channel().as_fd(), handler).map_err(failed)?;
+        let end = Arc::clone(end);
+        Ok(Link { _watch: watch, _route: route, _queues: queues, _scratch: scratch, end })
     }
 
     pub(super) fn end(&self) -> &Arc<Endpoint> {
         &self.end
-    }
-
-    pub(super) fn queues(&self) -> &Queues {
-        &self.queues
     }
 }

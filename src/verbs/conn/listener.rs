@@ -1,7 +1,7 @@
 //! The accepting side.
 
+use core::net::SocketAddr;
 use core::time::Duration;
-use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Instant;
 use std::vec::Vec;

@@ -1,8 +1,9 @@
 //! From host names to addresses, and from addresses to devices.
 
+use core::net::{Ipv6Addr, SocketAddr, SocketAddrV6};
 use core::ptr::NonNull;
 use core::time::Duration;
-use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6, ToSocketAddrs};
+use std::net::ToSocketAddrs;
 use std::string::{String, ToString};
 use std::sync::Arc;
 use std::time::Instant;

@@ -1,7 +1,7 @@
 //! What opening a device, or making something of it, can fail with.
 
 use core::fmt;
-use std::net::SocketAddr;
+use core::net::SocketAddr;
 
 use super::DeviceName;
 use crate::error::Errno;

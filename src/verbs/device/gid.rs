@@ -1,7 +1,7 @@
 //! GIDs, and the RoCE version that each stands for.
 
 use core::fmt;
-use std::net::Ipv6Addr;
+use core::net::Ipv6Addr;
 
 use super::DeviceName;
 

@@ -157,15 +157,8 @@ unsafe fn port_of(
     context: NonNull<ibv_context>,
     number: u8,
 ) -> Result<PortInfo, Errno> {
-    // SAFETY: a plain C struct, for which zeros are valid.
-    let mut port: ibv_port_attr = unsafe { core::mem::zeroed() };
-    // The library's own symbol fills the part that all versions have.
-    let part = core::ptr::from_mut(&mut port).cast();
-    // SAFETY: the context is open; `part` is at least as long as what is filled.
-    match unsafe { ibv_query_port(context.as_ptr(), number, part) } {
-        0 => {}
-        errno => return Err(Errno(errno.saturating_abs())),
-    }
+    // SAFETY: this function's own condition.
+    let port = unsafe { query_port(context, number) }?;
     let len = u32::try_from(port.gid_tbl_len).unwrap_or(0);
     Ok(PortInfo {
         number,
@@ -173,6 +166,32 @@ unsafe fn port_of(
         mtu: 128u32.checked_shl(port.active_mtu).unwrap_or(0),
         gids: gid_table(device, number, len),
     })
+}
+
+/// How many bytes one request may move: the least that InfiniBand allows a
+/// port, where it does not say.
+///
+/// # Safety
+/// The context is open.
+pub(super) unsafe fn max_message(context: NonNull<ibv_context>, port: u8) -> u64 {
+    const LEAST: u64 = 1 << 20;
+    // SAFETY: this function's own condition.
+    let queried = unsafe { query_port(context, port) };
+    queried.ok().map(|port| u64::from(port.max_msg_sz)).filter(|max| *max > 0).unwrap_or(LEAST)
+}
+
+/// # Safety
+/// The context is open.
+unsafe fn query_port(context: NonNull<ibv_context>, number: u8) -> Result<ibv_port_attr, Errno> {
+    // SAFETY: a plain C struct, for which zeros are valid.
+    let mut port: ibv_port_attr = unsafe { core::mem::zeroed() };
+    // The library's own symbol fills the part that all versions have.
+    let part = core::ptr::from_mut(&mut port).cast();
+    // SAFETY: the context is open; `part` is at least as long as what is filled.
+    match unsafe { ibv_query_port(context.as_ptr(), number, part) } {
+        0 => Ok(port),
+        errno => Err(ffi::returned(errno)),
+    }
 }
 
 /// # Safety
@@ -184,8 +203,10 @@ pub(super) unsafe fn query_capabilities(
     let all = unsafe { ffi::query_device_ex(context.as_ptr()) }?;
     let has = |bit| all.device_cap_flags_ex & bit != 0;
     let odp = all.odp_caps.per_transport_caps.rc_odp_caps & ODP_RC_WRITE_AND_READ;
-    // SAFETY: the context is open, so its device is there.
-    let transport = unsafe { (*(*context.as_ptr()).device).transport_type };
+    // SAFETY: this function's own condition.
+    let device = unsafe { (*context.as_ptr()).device };
+    // SAFETY: an open context's device is there.
+    let transport = unsafe { (*device).transport_type };
     Ok(DeviceCapabilities {
         native_atomic_write: has(ffi::DEVICE_ATOMIC_WRITE),
         native_flush_visibility: has(ffi::DEVICE_FLUSH_GLOBAL),

@@ -63,7 +63,7 @@ native_is_refused() {
   echo x | "$FARWORD" append - --connect "$at" --native 2>error || status=$?
   cat error
   [[ $status == 1 ]] || fail "the status is $status"
-  grep -q "no native atomic write" error || fail "another reason"
+  grep -q "has no ibv_wr_atomic_write" error || fail "another reason"
 }
 
 our_client_their_server() { # PATH

@@ -1,0 +1,67 @@
+//! The command line.
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Task {
+    Table,
+    Json,
+    /// Hold instruction counts against the limits in the tree.
+    Check,
+    /// Print fresh limits.
+    Limits,
+    Sweep,
+    /// This process runs under an instruction counter.
+    Counted,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Args {
+    pub(crate) task: Task,
+    pub(crate) json: bool,
+    /// How often every row is timed.
+    pub(crate) rounds: usize,
+    /// Only these rows; empty for all.
+    pub(crate) only: Vec<String>,
+    /// Leave instruction counts out.
+    pub(crate) no_count: bool,
+}
+
+impl Args {
+    pub(crate) fn read(words: impl Iterator<Item = String>) -> Result<Args, String> {
+        let mut args =
+            Args { task: Task::Table, json: false, rounds: 3, only: Vec::new(), no_count: false };
+        let mut words = words.peekable();
+        while let Some(word) = words.next() {
+            let mut value = || words.next().ok_or(format!("{word} needs a value"));
+            match word.as_str() {
+                // Cargo says so; without it (`cargo test`) a short run is enough.
+                "--bench" => args.rounds = args.rounds.max(51),
+                "--json" => args.json = true,
+                "--check" => args.task = Task::Check,
+                "--limits" => args.task = Task::Limits,
+                "--sweep" => args.task = Task::Sweep,
+                "--counted" => args.task = Task::Counted,
+                "--no-count" => args.no_count = true,
+                "--rounds" => {
+                    let rounds = value()?;
+                    args.rounds = rounds
+                        .parse()
+                        .map_err(|_| format!("--rounds {rounds}: a number, at least 1"))?;
+                }
+                "--rows" => args.only = value()?.split(',').map(String::from).collect(),
+                other => return Err(format!("unknown argument {other:?}")),
+            }
+        }
+        if args.rounds == 0 {
+            return Err("--rounds 0: a number, at least 1".into());
+        }
+        if args.json && args.task == Task::Table {
+            args.task = Task::Json;
+        }
+        Ok(args)
+    }
+
+    pub(crate) fn wants(&self, name: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|only| only == name)
+    }
+}

@@ -1,0 +1,61 @@
+//! farword beside librpma, beside plain verbs, and beside the floor, on the same
+//! work and in one run. `benches/README.md` says what every row is.
+//!
+//! ```text
+//! cargo bench --bench compare                      a table
+//! cargo bench --bench compare -- --json            one JSON object, a key per row
+//! cargo bench --bench compare -- --check           instruction counts against benches/limits.json
+//! cargo bench --bench compare -- --sweep           rate and latency against batch size, and the plot
+//! ```
+
+mod args;
+mod count;
+mod floor;
+mod limits;
+mod measure;
+mod polling;
+mod report;
+mod ring;
+mod row;
+mod sweep;
+mod threads;
+
+use std::process::ExitCode;
+
+use args::{Args, Task};
+
+fn main() -> ExitCode {
+    let args = match Args::read(std::env::args().skip(1)) {
+        Ok(args) => args,
+        Err(why) => {
+            eprintln!("compare: {why}");
+            return ExitCode::from(2);
+        }
+    };
+    match args.task {
+        Task::Table | Task::Json => {
+            let results = measure::all(&args);
+            print!(
+                "{}",
+                if args.task == Task::Json {
+                    report::json(&results)
+                } else {
+                    report::table(&results)
+                }
+            );
+            ExitCode::SUCCESS
+        }
+        Task::Check | Task::Limits => limits::run(&args),
+        Task::Sweep => sweep::run(&args),
+        Task::Counted => count::be_counted(&args),
+    }
+}
+
+/// Every row that this build and this machine have, in the order of the table.
+fn rows() -> Vec<Box<dyn row::Row>> {
+    let mut rows = Vec::new();
+    floor::add(&mut rows);
+    ring::add(&mut rows);
+    polling::add(&mut rows);
+    rows
+}

@@ -1,0 +1,210 @@
+//! The function pointers of the extended queue pair: `wr_start` to
+//! `wr_complete`.
+
+#![allow(unsafe_code, reason = "C calls them")]
+
+use core::ffi::{c_int, c_void};
+use core::slice;
+
+use rdma_sys::ibv_sge;
+
+use crate::error::Errno;
+use crate::op::FlushKind;
+use crate::verbs::ffi::{FLUSH_GLOBAL, FLUSH_PERSISTENT, FLUSH_RANGE, QpEx};
+use crate::verbs::nic::board::Board;
+use crate::verbs::nic::hardware::Hardware;
+use crate::verbs::nic::post::signal_events;
+use crate::verbs::nic::wqe::Wqe;
+use crate::wr::{SEND_INLINE, WR_ATOMIC_WRITE, WR_FLUSH, WR_RDMA_READ, WR_RDMA_WRITE};
+
+/// Fills a queue pair's function pointers in, those of ATOMIC WRITE and FLUSH
+/// only where it has them.
+pub(super) fn install(qp: &mut QpEx, atomic_write: bool, flush: bool) {
+    qp.wr_start = Some(wr_start);
+    qp.wr_complete = Some(wr_complete);
+    qp.wr_abort = Some(wr_abort);
+    qp.wr_rdma_write = Some(wr_rdma_write);
+    qp.wr_rdma_read = Some(wr_rdma_read);
+    qp.wr_set_inline_data = Some(wr_set_inline_data);
+    qp.wr_set_sge = Some(wr_set_sge);
+    qp.wr_set_sge_list = Some(wr_set_sge_list);
+    if atomic_write {
+        qp.wr_atomic_write = Some(wr_atomic_write);
+    }
+    if flush {
+        qp.wr_flush = Some(wr_flush);
+    }
+}
+
+/// # Safety
+/// The queue pair is a live board's and this thread alone uses it, for as long
+/// as the reference lives.
+#[inline]
+unsafe fn hardware<'a, 'd>(qp: *mut QpEx) -> &'a mut Hardware<'d> {
+    // SAFETY: this function's own condition.
+    unsafe { &mut (*Board::of_qp(qp.cast())).hardware }
+}
+
+unsafe extern "C" fn wr_start(qp: *mut QpEx) {
+    // SAFETY: the caller's queue pair is a live board's, and its own.
+    let hardware = unsafe { hardware(qp) };
+    hardware.built = 0;
+    hardware.build_error = None;
+}
+
+unsafe extern "C" fn wr_abort(qp: *mut QpEx) {
+    // SAFETY: as for `wr_start`.
+    unsafe { wr_start(qp) };
+}
+
+unsafe extern "C" fn wr_complete(qp: *mut QpEx) -> c_int {
+    // SAFETY: as for `wr_start`.
+    let hardware = unsafe { hardware(qp) };
+    if let Some(errno) = hardware.build_error {
+        return errno.0;
+    }
+    let built = core::mem::take(&mut hardware.built);
+    hardware.ring(built, true);
+    // SAFETY: as for `wr_start`.
+    unsafe { signal_events(qp.cast()) };
+    0
+}
+
+/// Begins a request.
+///
+/// # Safety
+/// As for `wr_start`, and between it and `wr_complete`.
+#[inline]
+unsafe fn begin(qp: *mut QpEx, opcode: u32, rkey: u32, remote_addr: u64) {
+    // SAFETY: a field of the caller's queue pair.
+    let id = unsafe { (*qp).wr_id };
+    // SAFETY: as above.
+    let flags = unsafe { (*qp).wr_flags };
+    // SAFETY: this function's own condition.
+    let hardware = unsafe { hardware(qp) };
+    let ahead = hardware.built;
+    if ahead >= hardware.limit() {
+        // A full queue as rxe and others say it.
+        let errno = hardware.reason(Errno::ENOSPC);
+        hardware.build_error.get_or_insert(errno);
+        return;
+    }
+    let qp_num = hardware.qp_num;
+    hardware.built = ahead + 1;
+    let (wqe, wr_id) = hardware.entry(ahead);
+    *wr_id = id;
+    wqe.opcode = opcode;
+    wqe.qp_num = qp_num;
+    wqe.flags = flags & !SEND_INLINE;
+    wqe.len = 0;
+    wqe.remote_addr = remote_addr;
+    wqe.rkey = rkey;
+    wqe.lkey = 0;
+}
+
+/// The entry of the request that was begun last, unless building has failed.
+///
+/// # Safety
+/// As for [`begin`].
+#[inline]
+unsafe fn last<'a>(qp: *mut QpEx) -> Option<&'a mut Wqe> {
+    // SAFETY: this function's own condition.
+    let hardware = unsafe { hardware(qp) };
+    if hardware.build_error.is_some() || hardware.built == 0 {
+        return None;
+    }
+    let ahead = hardware.built - 1;
+    Some(hardware.entry(ahead).0)
+}
+
+unsafe extern "C" fn wr_rdma_write(qp: *mut QpEx, rkey: u32, remote_addr: u64) {
+    // SAFETY: the caller is between `wr_start` and `wr_complete`.
+    unsafe { begin(qp, WR_RDMA_WRITE, rkey, remote_addr) };
+}
+
+unsafe extern "C" fn wr_rdma_read(qp: *mut QpEx, rkey: u32, remote_addr: u64) {
+    // SAFETY: as for `wr_rdma_write`.
+    unsafe { begin(qp, WR_RDMA_READ, rkey, remote_addr) };
+}
+
+unsafe extern "C" fn wr_atomic_write(
+    qp: *mut QpEx,
+    rkey: u32,
+    remote_addr: u64,
+    word: *const c_void,
+) {
+    // SAFETY: as for `wr_rdma_write`.
+    unsafe { begin(qp, WR_ATOMIC_WRITE, rkey, remote_addr) };
+    // SAFETY: as above.
+    if let Some(wqe) = unsafe { last(qp) } {
+        wqe.len = 8;
+        // SAFETY: the caller's 8 bytes may be read.
+        wqe.data = unsafe { word.cast::<u64>().read_unaligned() };
+    }
+}
+
+unsafe extern "C" fn wr_flush(
+    qp: *mut QpEx,
+    rkey: u32,
+    remote_addr: u64,
+    len: usize,
+    kind: u8,
+    level: u8,
+) {
+    // SAFETY: as for `wr_rdma_write`.
+    unsafe { begin(qp, WR_FLUSH, rkey, remote_addr) };
+    // SAFETY: as above.
+    let Some(wqe) = (unsafe { last(qp) }) else {
+        return;
+    };
+    wqe.data = len as u64;
+    wqe.lkey = match (kind, level) {
+        (FLUSH_PERSISTENT, FLUSH_RANGE) => FlushKind::Persistent as u32,
+        (FLUSH_GLOBAL, FLUSH_RANGE) => FlushKind::Visibility as u32,
+        _ => {
+            // SAFETY: as above.
+            unsafe { hardware(qp) }.build_error = Some(Errno::EINVAL);
+            return;
+        }
+    };
+}
+
+unsafe extern "C" fn wr_set_inline_data(qp: *mut QpEx, data: *mut c_void, len: usize) {
+    // SAFETY: as for `wr_rdma_write`.
+    let max_inline = unsafe { hardware(qp) }.config.max_inline;
+    if len != 8 || max_inline < 8 {
+        // SAFETY: as above.
+        unsafe { hardware(qp) }.build_error.get_or_insert(Errno::EINVAL);
+    }
+    // SAFETY: as above.
+    if let Some(wqe) = unsafe { last(qp) } {
+        wqe.flags |= SEND_INLINE;
+        wqe.len = 8;
+        // SAFETY: the caller's 8 bytes may be read.
+        wqe.data = unsafe { data.cast::<u64>().read_unaligned() };
+    }
+}
+
+unsafe extern "C" fn wr_set_sge(qp: *mut QpEx, lkey: u32, addr: u64, len: u32) {
+    // SAFETY: as for `wr_rdma_write`.
+    if let Some(wqe) = unsafe { last(qp) } {
+        (wqe.lkey, wqe.data, wqe.len) = (lkey, addr, len);
+    }
+}
+
+unsafe extern "C" fn wr_set_sge_list(qp: *mut QpEx, count: usize, list: *const ibv_sge) {
+    match count {
+        // SAFETY: as for `wr_rdma_write`.
+        0 => unsafe { wr_set_sge(qp, 0, 0, 0) },
+        1 => {
+            // SAFETY: the caller's list has one element.
+            let sge = unsafe { &slice::from_raw_parts(list, 1)[0] };
+            // SAFETY: as above.
+            unsafe { wr_set_sge(qp, sge.lkey, sge.addr, sge.length) };
+        }
+        _ => {
+            // SAFETY: as above.
+            unsafe { hardware(qp) }.build_error.get_or_insert(Errno::EINVAL);
+        }
+    }
+}

@@ -1,0 +1,11 @@
+#[repr(C)]
+struct Header {
+    version: u32,
+    tail: [u8; 8],
+}
+
+const TAIL: farword::AlignedOffset = farword::aligned_offset_of!(Header, tail);
+
+fn main() {
+    let _ = TAIL;
+}

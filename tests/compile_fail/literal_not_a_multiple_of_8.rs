@@ -1,0 +1,3 @@
+fn main() {
+    let _ = farword::AlignedOffset::literal::<12>();
+}

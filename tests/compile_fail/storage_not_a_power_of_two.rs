@@ -1,0 +1,3 @@
+fn main() {
+    let _ = farword::RingStorage::<100, 32>::new();
+}

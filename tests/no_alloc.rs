@@ -1,0 +1,118 @@
+//! The hot path never allocates: an allocator that counts says so.
+//!
+//! One test in one binary, so that no other test allocates beside it. The
+//! counter is per thread: the threaded engine's own thread is not the caller's.
+
+#![allow(unsafe_code, reason = "a global allocator is an unsafe trait")]
+
+use core::alloc::Layout;
+use core::cell::Cell;
+use core::sync::atomic::AtomicU64;
+use std::alloc::{GlobalAlloc, System};
+
+use arrayvec::ArrayVec;
+use farword::soft::{Engine, InlineQp, Mode, QpConfig, SoftDevice};
+use farword::{
+    AlignedOffset, Completion, FlushKind, Forever, Notify, OpContext, Provider, Ring, RingConfig,
+    Usage, Word,
+};
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+struct Counting;
+
+// SAFETY: every call is handed to the system's allocator as it is; counting
+// touches a thread-local cell that needs no allocation and no destructor.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        // SAFETY: the caller keeps `alloc`'s contract, which is the same.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: as above; the pointer came from `System`.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+fn allocations_of(work: impl FnOnce()) -> u64 {
+    let before = ALLOCATIONS.get();
+    work();
+    ALLOCATIONS.get() - before
+}
+
+/// Stages, posts and polls everything that a ring can do, many times over.
+fn everything(ring: &mut Ring<'_, impl Provider>, rig: &Rig) {
+    let mut out = ArrayVec::<Completion, 8>::new();
+    for round in 0..50 {
+        let context = OpContext::new(round);
+        for _ in 0..3 {
+            ring.atomic_write(rig.target, Word::le(round), Notify::OnError, context).unwrap();
+        }
+        ring.write(rig.local, rig.remote, Notify::OnError, context).unwrap();
+        ring.flush(rig.remote, FlushKind::Visibility, Notify::OnError, context).unwrap();
+        ring.read(rig.local, rig.remote, Notify::OnError, context).unwrap();
+        ring.atomic_write(rig.target, Word::le(round), Notify::Always, context).unwrap();
+        ring.doorbell().unwrap();
+        out.clear();
+        while out.is_empty() {
+            ring.poll(&mut out).unwrap();
+        }
+        let last = ring.atomic_write(rig.target, Word::be(1), Notify::OnError, context).unwrap();
+        ring.wait(last, Forever, |_| {}).unwrap();
+        ring.atomic_write(rig.target, Word::be(2), Notify::Always, context).unwrap();
+        ring.doorbell().unwrap();
+        let mut retired = 0;
+        while retired == 0 {
+            retired = ring.poll_retired(|_| {}).unwrap();
+        }
+        ring.drain(Forever, |_| {}).unwrap();
+    }
+    // A full ring refuses without allocating either.
+    while ring.atomic_write(rig.target, Word::le(0), Notify::OnError, OpContext::new(0)).is_ok() {}
+    ring.drain(Forever, |_| {}).unwrap();
+    let counters = ring.counters();
+    assert_eq!(counters.staged, counters.retired, "all of it was done");
+    assert!(counters.full > 0);
+}
+
+struct Rig {
+    target: farword::Target,
+    remote: farword::Span,
+    local: farword::LocalSlice,
+}
+
+#[test]
+fn staging_doorbell_and_poll_never_allocate() {
+    assert_eq!(allocations_of(|| drop(std::hint::black_box(Box::new(1)))), 1, "it counts");
+
+    let memory: Vec<AtomicU64> = (0..64).map(|_| AtomicU64::new(0)).collect();
+    let usage = Usage::from_bits(0xff);
+    let mut device = SoftDevice::new();
+    let region = device.register(&memory[..32], usage).unwrap();
+    let staging = device.register(&memory[32..], usage).unwrap();
+    let rig = Rig {
+        target: region.remote().target(AlignedOffset::ZERO).unwrap(),
+        remote: region.remote().span(64, 60).unwrap(),
+        local: staging.local().slice(3, 60).unwrap(),
+    };
+    for mode in [Mode::Emulated, Mode::Native] {
+        let config = QpConfig::default().with_mode(mode);
+        let qp = InlineQp::boxed(&device, config).unwrap();
+        let mut ring = Ring::boxed(qp, RingConfig::new(32, 16)).unwrap();
+        assert_eq!(allocations_of(|| everything(&mut ring, &rig)), 0, "inline, {mode:?}");
+
+        std::thread::scope(|scope| {
+            let engine = Engine::spawn(scope, &device);
+            let qp = engine.qp(config).unwrap();
+            let mut ring = Ring::boxed(qp, RingConfig::new(32, 16)).unwrap();
+            assert_eq!(allocations_of(|| everything(&mut ring, &rig)), 0, "threaded, {mode:?}");
+        });
+    }
+}
