@@ -10,11 +10,19 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 mod append;
+mod device;
+#[cfg(feature = "verbs")]
+mod devices;
+#[cfg(feature = "verbs")]
+mod fabric;
 mod latency;
 mod output;
 mod perf;
 mod remote;
+#[cfg(feature = "verbs")]
+mod serve;
 mod soft;
+mod stop;
 mod usage;
 
 /// Atomic 8-byte remote writes over RDMA, and the log that they make safe.
@@ -22,7 +30,8 @@ mod usage;
 /// A storage engine writes records into another machine's memory, flushes them,
 /// and publishes one word that makes them count. `farword append` does that with
 /// your own lines and checks the result byte by byte; `farword perf` measures
-/// the word. Both run on the software device: no RDMA hardware is needed.
+/// the word. Both run on the software device: no RDMA hardware is needed. Built
+/// with the feature `verbs` they run over a fabric too, against `farword serve`.
 #[derive(Debug, Parser)]
 #[command(name = "farword", version, max_term_width = 100, after_help = EXAMPLES)]
 struct Cli {
@@ -38,12 +47,17 @@ Examples:
   farword perf rate --batch 32 --duration 5
   farword perf latency --engine threaded
 
-Exit codes: 0 done (and verified, for append), 1 it failed, 2 wrong usage.";
+Exit codes: 0 done (and verified, for append), 1 it failed, 2 wrong usage,
+130 an append that was stopped half-way (SIGINT, SIGTERM).";
 
 #[derive(Debug, Subcommand)]
 enum Command {
     Append(append::Args),
     Perf(perf::Args),
+    #[cfg(feature = "verbs")]
+    Serve(serve::Args),
+    #[cfg(feature = "verbs")]
+    Devices(devices::Args),
 }
 
 /// Runs the command that the process was started with.
@@ -52,12 +66,16 @@ pub(crate) fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return usage::answer(&error),
     };
-    let result = match cli.command {
+    let result = stop::listen().and_then(|()| match cli.command {
         Command::Append(args) => append::run(&args),
-        Command::Perf(args) => perf::run(&args),
-    };
+        Command::Perf(args) => perf::run(&args).map(|()| ExitCode::SUCCESS),
+        #[cfg(feature = "verbs")]
+        Command::Serve(args) => serve::run(&args).map(|()| ExitCode::SUCCESS),
+        #[cfg(feature = "verbs")]
+        Command::Devices(args) => devices::run(&args).map(|()| ExitCode::SUCCESS),
+    });
     match result {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             output::complain(&format!("{error:#}"));
             ExitCode::FAILURE

@@ -375,14 +375,20 @@ impl Errno {
     pub const ENOMEM: Errno = Errno(12);
     /// Invalid argument.
     pub const EINVAL: Errno = Errno(22);
+    /// No such device.
+    pub const ENODEV: Errno = Errno(19);
     /// No space: what the `ibv_wr_*` calls say of a full send queue.
     pub const ENOSPC: Errno = Errno(28);
+    /// The kernel has no such call.
+    pub const ENOSYS: Errno = Errno(38);
     /// Operation not supported.
     pub const EOPNOTSUPP: Errno = Errno(95);
+    /// The address is none of this machine's.
+    pub const EADDRNOTAVAIL: Errno = Errno(99);
     /// Timed out.
     pub const ETIMEDOUT: Errno = Errno(110);
 
-    const NAMES: [(i32, &'static str); 18] = [
+    const NAMES: [(i32, &'static str); 21] = [
         (1, "EPERM"),
         (2, "ENOENT"),
         (5, "EIO"),
@@ -397,10 +403,13 @@ impl Errno {
         (28, "ENOSPC"),
         (38, "ENOSYS"),
         (95, "EOPNOTSUPP"),
+        (98, "EADDRINUSE"),
         (99, "EADDRNOTAVAIL"),
+        (101, "ENETUNREACH"),
         (104, "ECONNRESET"),
         (110, "ETIMEDOUT"),
         (111, "ECONNREFUSED"),
+        (113, "EHOSTUNREACH"),
     ];
 }
 

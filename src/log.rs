@@ -417,6 +417,13 @@ impl<'m, P: Provider> Log<'m, P> {
         self.region.size() - self.appended.0
     }
 
+    /// How many bytes an empty log of this size has for records and the NULs
+    /// behind them.
+    #[must_use]
+    pub fn capacity(&self) -> u64 {
+        self.region.size() - self.data
+    }
+
     /// The region.
     #[must_use]
     pub fn region(&self) -> RemoteRegion {

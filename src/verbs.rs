@@ -1,18 +1,36 @@
 //! Real RDMA: libibverbs and rdma_cm, through rdma-sys.
+//!
+//! [`Listener`] and [`Connector`] make a [`Connection`], which gives a
+//! [`Ring`](crate::Ring) its provider, a [`VerbsQp`]. Memory that a peer may
+//! reach, or that requests move, is an [`Mr`].
 
 mod abi;
+mod conn;
 mod cq;
+mod device;
 mod errno;
-#[allow(dead_code, reason = "devices and connections use the rest")]
 mod events;
 mod fault_cell;
-#[allow(dead_code, reason = "devices and connections use the rest")]
+#[allow(dead_code, reason = "some of what a library can do is not needed yet")]
 mod ffi;
 mod library;
+mod memory;
+mod mr;
 pub mod nic;
+mod pd;
 mod qp;
-#[allow(dead_code, reason = "connections use it")]
 mod thread_domain;
 
+pub use conn::{
+    Cause, ConnConfig, ConnError, ConnEvent, ConnWaker, Connection, Connector, Incoming, Listener,
+    MAX_ACCEPT_DATA, MAX_CONNECT_DATA, MAX_REJECT_DATA, RejectReason, Rejection, Step, Via, Waker,
+};
 pub use cq::CqEvents;
+pub use device::{
+    Device, DeviceCapabilities, DeviceError, DeviceInfo, DeviceName, DeviceStep, Gid, GidEntry,
+    PortInfo, PortState, RoceVersion, devices,
+};
+pub use memory::{Memory, Pages, Words};
+pub use mr::Mr;
+pub use pd::Pd;
 pub use qp::{Path, PathUnavailable, RawQp, VerbsQp};

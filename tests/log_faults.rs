@@ -56,3 +56,17 @@ fn a_read_that_timed_out_holds_the_staging_memory_until_it_answers() {
         assert_eq!(bytes(DATA_OFFSET, end.get()), b"a record\0");
     });
 }
+
+/// The first record's bytes are in a write that is staged still when the third
+/// record wants their place in the staging memory.
+#[test]
+fn a_refused_write_holds_its_place_in_the_staging_memory() {
+    with_log(FaultPlan::new(0).refuse_at(2, Errno::EIO), |log, bytes| {
+        log.append(b"first").unwrap();
+        let refused = Err(LogError::Ring(Error::Provider(Errno::EIO)));
+        assert_eq!(log.append(&[b'x'; 100]), refused, "it does not fit the staging memory");
+        let end = log.append(b"third").unwrap();
+        log.wait(end).unwrap();
+        assert_eq!(bytes(DATA_OFFSET, end.get()), b"first\0third\0");
+    });
+}

@@ -5,10 +5,11 @@
 
 #![allow(unsafe_code, reason = "a global allocator is an unsafe trait")]
 
+use core::alloc::GlobalAlloc;
 use core::alloc::Layout;
 use core::cell::Cell;
 use core::sync::atomic::AtomicU64;
-use std::alloc::{GlobalAlloc, System};
+use std::alloc::System;
 
 use arrayvec::ArrayVec;
 use farword::soft::{Engine, InlineQp, Mode, QpConfig, SoftDevice};
@@ -90,7 +91,7 @@ struct Rig {
 
 #[test]
 fn staging_doorbell_and_poll_never_allocate() {
-    assert_eq!(allocations_of(|| drop(std::hint::black_box(Box::new(1)))), 1, "it counts");
+    assert_eq!(allocations_of(|| drop(core::hint::black_box(Box::new(1)))), 1, "it counts");
 
     let memory: Vec<AtomicU64> = (0..64).map(|_| AtomicU64::new(0)).collect();
     let usage = Usage::from_bits(0xff);

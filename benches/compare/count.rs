@@ -81,5 +81,5 @@ pub(crate) fn be_counted(args: &Args) -> ExitCode {
 /// returns itself (no tail call).
 #[inline(never)]
 fn counted(row: &mut dyn Row, operations: u64) {
-    std::hint::black_box(row.run(operations));
+    core::hint::black_box(row.run(operations));
 }

@@ -1,6 +1,6 @@
 //! The table for people and the object for programs.
 
-use std::fmt::Write;
+use core::fmt::Write;
 
 use serde_json::{Map, Value, json};
 

@@ -2,17 +2,21 @@
 
 use core::sync::atomic::AtomicU64;
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::thread;
 
 use anyhow::Context;
-use farword::log::{self, Log, LogConfig};
-use farword::soft::{self, InlineQp, QpConfig, SoftDevice, SoftRegion};
-use farword::{Error, Provider, Ring, RingConfig, Usage};
+use farword::log::{self, Log, LogConfig, USED_OFFSET};
+use farword::soft::{self, InlineQp, QpConfig, SoftDevice};
+use farword::{AlignedOffset, Error, LocalSlice, Provider, RemoteRegion, Ring, RingConfig, Usage};
 
+use crate::cli::device::RanOn;
 use crate::cli::remote::RingReader;
 use crate::cli::soft::{Engine, memory, touch};
 use crate::cli::usage;
 
+#[cfg(feature = "verbs")]
+mod fabric;
 mod input;
 mod job;
 mod progress;
@@ -20,10 +24,15 @@ mod readback;
 mod report;
 
 use input::Inputs;
+use job::Done;
 use progress::Progress;
+use readback::Extent;
 use report::{Report, Setting};
 
 /// Appends every line of the files to a remote log, and reads the log back.
+///
+/// The log is one of its own on the software device or, with --connect, that of
+/// a peer: `farword serve`, or librpma's example.
 ///
 /// Each line, without its line feed, is one record of any bytes: a carriage
 /// return stays, and so do NULs and what is not UTF-8. Records go out in groups.
@@ -63,12 +72,17 @@ pub(super) struct Args {
     #[arg(long, value_enum, value_name = "ENGINE", default_value_t)]
     engine: Engine,
 
+    #[cfg(feature = "verbs")]
+    #[command(flatten)]
+    peer: crate::cli::fabric::Peer,
+
     /// Print one JSON object instead of the table, and nothing else.
     ///
     /// Its keys: records, bytes (of the records, without line ends),
-    /// work_requests, doorbells, verified, device, engine, batch, and
-    /// latency_ns with p50, p99, p999 and max. A record's latency is the time
-    /// from its append to the end of the wait that confirms it.
+    /// work_requests, doorbells, verified, device, engine (or, over a fabric,
+    /// path and peer), batch, and latency_ns with p50, p99, p999 and max. A
+    /// record's latency is the time from its append to the end of the wait that
+    /// confirms it. A run that was stopped half-way also has stopped.
     #[arg(long)]
     json: bool,
 }
@@ -79,10 +93,18 @@ const STAGING: u64 = 1 << 20;
 /// The memory that the log is read back into, piece by piece.
 const READBACK: u64 = 256 << 10;
 
-/// Runs the subcommand on the software device.
-pub(super) fn run(args: &Args) -> anyhow::Result<()> {
+/// Runs the subcommand.
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let progress = Progress::reading();
     let mut inputs = Inputs::open(&args.files)?;
+    #[cfg(feature = "verbs")]
+    if let Some(peer) = args.peer.chosen() {
+        return fabric::append(args, peer, &mut inputs, &progress);
+    }
+    on_soft_device(args, &mut inputs, &progress)?.print(args.json)
+}
+
+fn on_soft_device(args: &Args, inputs: &mut Inputs, progress: &Progress) -> anyhow::Result<Report> {
     let size = args.log_size.unwrap_or_else(|| inputs.log_size());
     let remote = memory(size, "a log")?;
     // As much as will be written to, unless there is less of it.
@@ -93,63 +115,83 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let readback = memory(READBACK, "a buffer")?;
 
     let mut device = SoftDevice::new();
-    let usage = Usage::WRITE_DST | Usage::READ_SRC | Usage::FLUSH_VISIBILITY;
-    let regions = Regions {
-        log: device.register_part(&remote, 0, size, usage)?,
-        staging: device.register(&staging, Usage::WRITE_SRC | Usage::READ_DST)?,
-        readback: device.register(&readback, Usage::READ_DST)?,
+    let region = device.register_part(&remote, 0, size, LOG_USAGE)?.remote();
+    let local = device.register(&staging, Usage::WRITE_SRC | Usage::READ_DST)?.local();
+    let read_to = device.register(&readback, Usage::READ_DST)?.local();
+    let place = Place {
+        region,
+        used_offset: USED_OFFSET,
+        staging: (&staging, local),
+        readback: (&readback, read_to),
     };
-    let place = Place { regions, staging: &staging, readback: &readback, progress };
-    let report = match args.engine {
+    let ran_on = RanOn::soft(args.engine);
+    match args.engine {
         Engine::Inline => {
-            place.append(args, &mut inputs, || InlineQp::boxed(&device, QpConfig::default()))
+            let queue_pair = || InlineQp::boxed(&device, QpConfig::default());
+            place.append(args, inputs, progress, ran_on, queue_pair)
         }
         Engine::Threaded => thread::scope(|scope| {
             let engine = soft::Engine::spawn(scope, &device);
-            place.append(args, &mut inputs, || engine.qp(QpConfig::default()))
+            place.append(args, inputs, progress, ran_on, || engine.qp(QpConfig::default()))
         }),
-    }?;
-    report.print(args.json)
+    }
 }
 
-struct Regions {
-    log: SoftRegion,
-    staging: SoftRegion,
-    readback: SoftRegion,
-}
+const LOG_USAGE: Usage = Usage::WRITE_DST.and(Usage::READ_SRC).and(Usage::FLUSH_VISIBILITY);
 
 /// Where the log lies, and the local memory on this side of it.
 struct Place<'m> {
-    regions: Regions,
-    staging: &'m [AtomicU64],
-    readback: &'m [AtomicU64],
-    progress: Progress,
+    region: RemoteRegion,
+    used_offset: AlignedOffset,
+    staging: (&'m [AtomicU64], LocalSlice),
+    readback: (&'m [AtomicU64], LocalSlice),
 }
 
-impl Place<'_> {
+impl<'m> Place<'m> {
     /// Appends over one queue pair and reads back over another.
     fn append<P: Provider>(
         &self,
         args: &Args,
         inputs: &mut Inputs,
+        progress: &Progress,
+        ran_on: RanOn,
         queue_pair: impl Fn() -> Result<P, Error>,
     ) -> anyhow::Result<Report> {
-        let region = self.regions.log.remote();
-        self.progress.appending(inputs.known_len());
+        progress.appending(inputs.known_len());
         let ring = Ring::boxed(queue_pair()?, RingConfig::default())?;
-        let staging = self.regions.staging.local();
-        let mut log = Log::open(ring, region, self.staging, staging, LogConfig::default())
-            .context("cannot open the log")?;
+        let mut log = self.open(ring)?;
         let first = log.durable().get();
-        let done = job::run(&mut log, inputs, args.batch as usize, &self.progress)?;
-
-        self.progress.verifying();
+        let mut done = Done::new(first)?;
+        job::run(&mut log, inputs, args.batch as usize, progress, &mut done)?;
         let ring = Ring::boxed(queue_pair()?, RingConfig::default())?;
-        let local = self.regions.readback.local();
-        let mut reader = RingReader::new(ring, region, self.readback, local);
-        let difference = readback::compare(&mut reader, first, done.tail, inputs.records())?;
-        self.progress.clear();
-        let setting = Setting { engine: args.engine, batch: args.batch, log_size: region.size() };
-        Ok(Report::new(setting, &done, difference))
+        self.verify(args, inputs, progress, ran_on, ring, first, &done)
+    }
+
+    fn open<P: Provider>(&self, ring: Ring<'m, P>) -> anyhow::Result<Log<'m, P>> {
+        let (memory, local) = self.staging;
+        let config = LogConfig::default().with_used_offset(self.used_offset);
+        Log::open(ring, self.region, memory, local, config).context("cannot open the log")
+    }
+
+    /// Reads the log back from `first` on and compares.
+    #[allow(clippy::too_many_arguments, reason = "all are what a report is made of")]
+    fn verify<P: Provider>(
+        &self,
+        args: &Args,
+        inputs: &Inputs,
+        progress: &Progress,
+        ran_on: RanOn,
+        ring: Ring<'m, P>,
+        first: u64,
+        done: &Done,
+    ) -> anyhow::Result<Report> {
+        progress.verifying();
+        let (memory, local) = self.readback;
+        let mut reader = RingReader::new(ring, self.region, memory, local);
+        let extent = Extent { used_offset: self.used_offset.get(), first, tail: done.tail };
+        let difference = readback::compare(&mut reader, extent, inputs.records())?;
+        progress.clear();
+        let setting = Setting { ran_on, batch: args.batch, log_size: self.region.size() };
+        Ok(Report::new(setting, done, difference))
     }
 }

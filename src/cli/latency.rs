@@ -35,6 +35,12 @@ impl Latencies {
         self.histogram.saturating_record(latency.as_nanos() as u64);
     }
 
+    /// Takes in what was recorded elsewhere.
+    #[cfg(feature = "verbs")]
+    pub(super) fn merge(&mut self, other: &Latencies) -> anyhow::Result<()> {
+        Ok(self.histogram.add(&other.histogram)?)
+    }
+
     pub(super) fn count(&self) -> u64 {
         self.histogram.len()
     }

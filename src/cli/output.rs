@@ -11,8 +11,13 @@ use serde::Serialize;
 /// Writes to standard output, all at once. A reader that has gone away is an
 /// error like any other, not a panic.
 pub(super) fn print(text: &str) -> anyhow::Result<()> {
+    print_bytes(text.as_bytes())
+}
+
+/// As [`print`], for what need not be UTF-8.
+pub(super) fn print_bytes(bytes: &[u8]) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())
+    out.write_all(bytes)
         .and_then(|()| out.flush())
         .map_err(plain)
         .context("cannot write to standard output")

@@ -8,12 +8,17 @@ use std::time::Instant;
 use anyhow::bail;
 use clap::Subcommand;
 use farword::soft::{self, InlineQp, QpConfig, SoftDevice, SoftRegion};
-use farword::{AlignedOffset, Error, Patience, Provider, Ring, RingConfig, Target, Usage};
+use farword::{
+    AlignedOffset, Error, Patience, Provider, RemoteRegion, Ring, RingConfig, Target, Usage,
+};
 
+use crate::cli::device::RanOn;
 use crate::cli::remote::{ReadBack, RingReader};
 use crate::cli::soft::{Engine, memory};
 use crate::cli::usage;
 
+#[cfg(feature = "verbs")]
+mod fabric;
 mod latency;
 mod rate;
 
@@ -32,14 +37,16 @@ enum What {
     /// (t_typical), the mean, the standard deviation and two percentiles. The
     /// keys of the JSON object: iterations, writes, seconds, latency_ns with min,
     /// p50, avg, stdev, p99, p999 and max, clock_ns (one reading of the clock,
-    /// part of every latency), verified, device, engine, batch.
+    /// part of every latency), verified, device, engine (or, over a fabric, path,
+    /// peer and qps), batch.
     Latency(LatencyArgs),
     /// How many writes a second go through, many to a doorbell.
     ///
     /// The writes go round 64 words; at the end every word is read back over a
     /// second queue pair and must hold the last value that was written to it.
     /// The keys of the JSON object: writes_per_sec, ns_per_write, writes,
-    /// doorbells, seconds, verified, device, engine, batch.
+    /// doorbells, seconds, verified, device, engine (or, over a fabric, path,
+    /// peer and qps), batch.
     Rate(RateArgs),
 }
 
@@ -76,25 +83,28 @@ struct Common {
     #[arg(long, value_enum, value_name = "ENGINE", default_value_t)]
     engine: Engine,
 
+    #[cfg(feature = "verbs")]
+    #[command(flatten)]
+    fabric: fabric::Args,
+
     /// Print one JSON object instead of the table, and nothing else.
     #[arg(long)]
     json: bool,
 }
 
-/// Said under every table of figures that no network card had a part in.
-const NOT_A_NIC: &str = "\
-Software-device numbers are not NIC numbers: they are what this processor spends
-on staging, posting, carrying out and polling, with no network in between.";
-
 /// How many words are written to, in turn: a power of two, 8 cache lines.
 const WORDS: usize = 64;
 
-/// Runs the subcommand on the software device.
+/// Runs the subcommand.
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let (batch, common) = match &args.what {
         What::Latency(args) => (args.batch, &args.common),
         What::Rate(args) => (args.batch, &args.common),
     };
+    #[cfg(feature = "verbs")]
+    if let Some(job) = common.fabric.job() {
+        return job.run(&args.what, batch);
+    }
     let words = memory(8 * WORDS as u64, "the words")?;
     let readback = memory(8 * WORDS as u64, "a buffer")?;
     let mut device = SoftDevice::new();
@@ -145,10 +155,7 @@ impl Bench<'_> {
         queue_pair: impl Fn() -> Result<P, Error>,
     ) -> anyhow::Result<()> {
         let region = self.words.remote();
-        let mut targets = [region.target(AlignedOffset::ZERO)?; WORDS];
-        for (index, target) in (0..).zip(&mut targets) {
-            *target = region.target(AlignedOffset::of_word(index))?;
-        }
+        let targets = targets(region)?;
         let mut ring = Ring::boxed(queue_pair()?, self.config.0)?;
         let mut reader = RingReader::new(
             Ring::boxed(queue_pair()?, self.config.0)?,
@@ -160,17 +167,26 @@ impl Bench<'_> {
             What::Latency(args) => {
                 let done = latency::run(&mut ring, &targets, self.batch, args.common.duration)?;
                 let verified = check(&mut reader, done.writes)?;
-                latency::print(&done, args, verified)?;
+                latency::print(&done, args, RanOn::soft(args.common.engine), verified)?;
                 require(verified)
             }
             What::Rate(args) => {
                 let done = rate::run(&mut ring, &targets, self.batch, args.common.duration)?;
                 let verified = check(&mut reader, done.writes)?;
-                rate::print(&done, args, verified)?;
+                rate::print(&done, args, RanOn::soft(args.common.engine), verified)?;
                 require(verified)
             }
         }
     }
+}
+
+/// The words, in order.
+fn targets(region: RemoteRegion) -> anyhow::Result<[Target; WORDS]> {
+    let mut targets = [region.target(AlignedOffset::ZERO)?; WORDS];
+    for (index, target) in (0..).zip(&mut targets) {
+        *target = region.target(AlignedOffset::of_word(index))?;
+    }
+    Ok(targets)
 }
 
 /// What write number `n` stores, and where. No two writes store the same.

@@ -30,9 +30,6 @@ impl fmt::Display for Engine {
     }
 }
 
-/// The name of the device in every report.
-pub(super) const DEVICE: &str = "soft";
-
 /// `size` bytes of zeroed words. Pages that are never touched cost nothing.
 ///
 /// # Errors

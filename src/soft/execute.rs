@@ -12,7 +12,7 @@ use crate::wr::{
 };
 
 /// The key of a queue pair's own 8 bytes, where emulated flushes read to.
-pub(super) const SCRATCH_LKEY: u32 = u32::MAX;
+pub(crate) const SCRATCH_LKEY: u32 = u32::MAX;
 
 /// A request as it stands in a send queue: all that it needs is in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,6 +11,11 @@ pub(crate) fn last_errno() -> Errno {
     Errno(io::Error::last_os_error().raw_os_error().unwrap_or(Errno::EIO.0))
 }
 
+/// rustix's error as ours.
+pub(crate) fn to_errno(error: rustix::io::Errno) -> Errno {
+    Errno(error.raw_os_error())
+}
+
 /// Leaves an errno, as a C call does that returns −1.
 pub(crate) fn set_errno(errno: Errno) {
     // SAFETY: it needs nothing.

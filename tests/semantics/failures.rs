@@ -66,7 +66,7 @@ pub fn a_write_past_the_region_fails_whole(fabric: &impl Fabric) {
     let span = larger.span(whole.size() - 8, 16).unwrap();
     let local = fabric.local().slice(0, 16).unwrap();
     for word in &fabric.local_memory()[..2] {
-        word.store(u64::MAX, std::sync::atomic::Ordering::Release);
+        word.store(u64::MAX, core::sync::atomic::Ordering::Release);
     }
     assert_refused(fabric, WcStatus::REM_ACCESS_ERR, |ring| {
         ring.write(local, span, Notify::OnError, ctx(1)).unwrap();
@@ -86,7 +86,7 @@ pub fn a_deregistered_region_refuses_and_keeps_its_words(fabric: &impl Fabric) {
         assert_eq!(drained(&mut ring), (told(1..2, Outcome::Confirmed), Ok(())));
     }
     assert_eq!(fabric.seen(1), 2, "while it was registered");
-    fabric.remote_memory()[1].store(0, std::sync::atomic::Ordering::Release);
+    fabric.remote_memory()[1].store(0, core::sync::atomic::Ordering::Release);
     fabric.deregister_doomed();
     refused_word(fabric, fabric.doomed(), 8);
 }

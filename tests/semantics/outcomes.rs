@@ -1,6 +1,6 @@
 //! What the caller is told: every context once, with its true outcome.
 
-use std::cell::RefCell;
+use core::cell::RefCell;
 use std::rc::Rc;
 
 use arrayvec::ArrayVec;

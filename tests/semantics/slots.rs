@@ -129,11 +129,11 @@ pub fn a_partly_refused_chain_is_posted_once(fabric: &impl Fabric) {
 
 /// Every doorbell gets one request through; the chain mixes all kinds.
 pub fn a_chain_refused_again_and_again_is_posted_once(fabric: &impl Fabric) {
-    let plan = std::iter::repeat_n(Disturb::Refuse(1, Errno::ENOSPC), 64);
+    let plan = core::iter::repeat_n(Disturb::Refuse(1, Errno::ENOSPC), 64);
     let mut ring = ring(Tap::with_plan(fabric.qp(16, 16), plan), 16, 8);
     let local = fabric.local().slice(0, 8).unwrap();
     let scrap = fabric.local().slice(8, 8).unwrap();
-    fabric.local_memory()[0].store(500, std::sync::atomic::Ordering::Release);
+    fabric.local_memory()[0].store(500, core::sync::atomic::Ordering::Release);
     for round in 0..4u64 {
         let span = fabric.remote().span(8 * (100 + round), 8).unwrap();
         stage(&mut ring, fabric, 8 * round, Notify::OnError).unwrap();
@@ -155,7 +155,7 @@ pub fn a_chain_refused_again_and_again_is_posted_once(fabric: &impl Fabric) {
     }
     let ids: HashSet<_> = ring.provider().taken.iter().map(|wr| wr.wr_id).collect();
     assert_eq!((ids.len(), ring.provider().taken.len()), (24, 24));
-    assert_eq!(fabric.local_memory()[1].load(std::sync::atomic::Ordering::Acquire), 500);
+    assert_eq!(fabric.local_memory()[1].load(core::sync::atomic::Ordering::Acquire), 500);
 }
 
 /// With nothing in flight polling makes no room, so the errno is the answer.

@@ -36,7 +36,7 @@ fn a_late_flush_is_overtaken_by_a_write_without_fence() {
     with_inline(Mode::Emulated, |fabric| {
         let mut ring = late(fabric);
         let span = fabric.remote().span(40, 8).unwrap();
-        fabric.local_memory()[0].store(2, std::sync::atomic::Ordering::Release);
+        fabric.local_memory()[0].store(2, core::sync::atomic::Ordering::Release);
         let local = fabric.local().slice(0, 8).unwrap();
         ring.atomic_write(fabric.word(5), Word::ne(1), Notify::OnError, ctx(0)).unwrap();
         ring.flush(span, FlushKind::Visibility, Notify::OnError, ctx(1)).unwrap();
@@ -62,7 +62,7 @@ fn late_reads_keep_the_order_of_completions() {
         }
         assert_eq!(drained(&mut ring), (told(0..40, Outcome::Confirmed), Ok(())));
         for at in 0..20 {
-            let back = fabric.local_memory()[at].load(std::sync::atomic::Ordering::Acquire);
+            let back = fabric.local_memory()[at].load(core::sync::atomic::Ordering::Acquire);
             assert_eq!(back, at as u64 + 1);
         }
     });
@@ -125,7 +125,7 @@ fn an_overrun_completion_queue_fails_the_ring() {
 /// CASES 16: an engine may go before its queue pairs and rings.
 #[test]
 fn an_engine_dropped_before_its_ring_fails_it() {
-    let memory = [const { std::sync::atomic::AtomicU64::new(0) }; 8];
+    let memory = [const { core::sync::atomic::AtomicU64::new(0) }; 8];
     let mut device = SoftDevice::new();
     let region = device.register(&memory, farword::Usage::WRITE_DST).unwrap().remote();
     let target = region.target(farword::AlignedOffset::ZERO).unwrap();

@@ -1,6 +1,6 @@
 //! What arrives, and how it is seen.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use farword::wr::{WC_ATOMIC_WRITE, WC_RDMA_READ, WC_RDMA_WRITE};
 use farword::{FlushKind, Notify, Outcome, Word};

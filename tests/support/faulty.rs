@@ -1,8 +1,8 @@
 //! Any fabric behind the fault provider, whose completions come late by chance:
 //! the guarantees do not depend on when they come.
 
-use std::cell::Cell;
-use std::sync::atomic::AtomicU64;
+use core::cell::Cell;
+use core::sync::atomic::AtomicU64;
 
 use farword::fault::{Fault, FaultPlan, Rates};
 use farword::soft::Mode;

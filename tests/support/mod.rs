@@ -3,8 +3,8 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each suite uses a part of it")]
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use core::sync::atomic::{AtomicU64, Ordering};
+use core::time::Duration;
 
 use farword::{
     AlignedOffset, Completion, Deadline, Error, LocalSlice, OpContext, Outcome, Provider,
@@ -139,6 +139,6 @@ impl From<Completion> for Told {
 }
 
 /// `range`, all with this outcome.
-pub fn told(range: std::ops::Range<u64>, outcome: Outcome) -> Vec<Told> {
+pub fn told(range: core::ops::Range<u64>, outcome: Outcome) -> Vec<Told> {
     range.map(|context| Told(context, outcome)).collect()
 }

@@ -1,6 +1,6 @@
 //! The software device as a fabric: both engines, in either mode.
 
-use std::sync::atomic::AtomicU64;
+use core::sync::atomic::AtomicU64;
 
 use farword::soft::{Engine, InlineQp, Mode, QpConfig, SoftDevice, SoftRegion, ThreadedQp};
 use farword::{LocalSlice, RemoteRegion, Usage};

@@ -1,7 +1,7 @@
 //! Providers around a provider: one that records and disturbs, one that two
 //! rings share in turn, one that answers what it is told to.
 
-use std::cell::RefCell;
+use core::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 

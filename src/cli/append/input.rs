@@ -11,6 +11,7 @@ use anyhow::{Context, bail};
 use farword::log::DATA_OFFSET;
 
 use crate::cli::output::plain;
+use crate::cli::stop::{self, UntilStop};
 
 /// The least that a log is made by default.
 const LEAST_LOG: u64 = 4096;
@@ -135,7 +136,8 @@ struct Input {
 impl Input {
     fn open(path: &Path) -> anyhow::Result<Self> {
         if path.as_os_str() == "-" {
-            return Ok(Input::new("standard input", Some(Box::new(io::stdin()))));
+            let stdin = Box::new(UntilStop(io::stdin()));
+            return Ok(Input::new("standard input", Some(stdin)));
         }
         let name = path.display().to_string();
         let (file, metadata) = File::open(path)
@@ -145,10 +147,11 @@ impl Input {
         if metadata.is_dir() {
             bail!("{name} is a directory: give the files in it");
         }
-        let mut input = Input::new(&name, Some(Box::new(file)));
-        if metadata.is_file() {
-            input.read_all()?;
+        if !metadata.is_file() {
+            return Ok(Input::new(&name, Some(Box::new(UntilStop(file)))));
         }
+        let mut input = Input::new(&name, Some(Box::new(file)));
+        input.read_all()?;
         Ok(input)
     }
 
@@ -192,7 +195,8 @@ impl Input {
                 continue;
             }
             let start = self.next;
-            if end.is_none() && start == self.scanned {
+            // What was read when a stop was requested may be half a line.
+            if end.is_none() && (start == self.scanned || stop::requested()) {
                 return Ok(None);
             }
             self.next = end.map_or(self.scanned, |end| end + 1);

@@ -4,11 +4,12 @@ use std::time::Instant;
 
 use anyhow::anyhow;
 use farword::Provider;
-use farword::log::{DATA_OFFSET, Log, LogError};
+use farword::log::{Log, LogError};
 
 use super::input::{Inputs, Place};
 use super::progress::Progress;
 use crate::cli::latency::Latencies;
+use crate::cli::stop;
 
 /// What was done.
 #[derive(Debug)]
@@ -22,10 +23,27 @@ pub(super) struct Done {
     pub(super) latencies: Latencies,
     /// Where the log must end now.
     pub(super) tail: u64,
+    /// Whether a stop was requested before the inputs were at their end.
+    pub(super) stopped: bool,
+}
+
+impl Done {
+    /// Nothing yet, in a log that ends at `tail`.
+    pub(super) fn new(tail: u64) -> anyhow::Result<Self> {
+        Ok(Done {
+            records: 0,
+            bytes: 0,
+            work_requests: 0,
+            doorbells: 0,
+            latencies: Latencies::new()?,
+            tail,
+            stopped: false,
+        })
+    }
 }
 
 /// Appends every record of the inputs, `batch` to a commit, each group durable
-/// before the next begins.
+/// before the next begins, and counts in `done` what is.
 ///
 /// # Errors
 /// In words that name the record. What was appended before it is durable.
@@ -34,22 +52,15 @@ pub(super) fn run<P: Provider>(
     inputs: &mut Inputs,
     batch: usize,
     progress: &Progress,
-) -> anyhow::Result<Done> {
+    done: &mut Done,
+) -> anyhow::Result<()> {
     let before = log.ring().counters();
-    let mut done = Done {
-        records: 0,
-        bytes: 0,
-        work_requests: 0,
-        doorbells: 0,
-        latencies: Latencies::new()?,
-        tail: log.durable().get(),
-    };
     let mut group = Vec::new();
     let mut starts = Vec::new();
     loop {
         let gathered = gather(inputs, batch, log, &mut group);
         if !group.is_empty() {
-            append_group(log, inputs, &group, &mut starts, &mut done)?;
+            append_group(log, inputs, &group, &mut starts, done)?;
             progress.at(inputs.consumed());
         }
         // A group that was cut short by an error is in the log all the same.
@@ -60,7 +71,8 @@ pub(super) fn run<P: Provider>(
     let after = log.ring().counters();
     done.work_requests = after.posted - before.posted;
     done.doorbells = after.doorbells - before.doorbells;
-    Ok(done)
+    done.stopped = stop::requested();
+    Ok(())
 }
 
 /// Takes the next records, up to `batch` of them, so that a slow input costs no
@@ -73,7 +85,10 @@ fn gather<P: Provider>(
     group: &mut Vec<Place>,
 ) -> anyhow::Result<bool> {
     group.clear();
-    let longest = log.region().size() - DATA_OFFSET;
+    if stop::requested() {
+        return Ok(false);
+    }
+    let longest = log.capacity();
     let free = log.free();
     let mut taken = 0;
     // What does not fit the log ends a group, so that an endless input cannot
@@ -145,13 +160,13 @@ mod tests {
     use core::sync::atomic::{AtomicU64, Ordering};
 
     use farword::fault::{Fault, FaultPlan};
-    use farword::log::{self, LogConfig};
+    use farword::log::{self, DATA_OFFSET, LogConfig};
     use farword::soft::{InlineQp, QpConfig, SoftDevice};
     use farword::{Ring, RingConfig, Usage, WcStatus};
 
     use super::*;
     use crate::cli::append::input::tests::inputs;
-    use crate::cli::append::readback;
+    use crate::cli::append::readback::{self, Extent};
     use crate::cli::remote::RingReader;
 
     const SIZE: usize = 512;
@@ -182,12 +197,14 @@ mod tests {
             .expect("the plan spares the opening");
 
         let mut inputs = inputs(&[text], false);
-        let result = run(&mut log, &mut inputs, batch, &Progress::reading());
+        let mut done = Done::new(DATA_OFFSET).expect("its bounds are sound");
+        let progress = Progress::reading();
+        let result = run(&mut log, &mut inputs, batch, &progress, &mut done).map(|()| done);
         let tail = log::tail(&remote).expect("it is a log").get();
         let ring = Ring::boxed(qp(), RingConfig::default()).expect("sound depths");
         let mut reader = RingReader::new(ring, region, &local, staging);
         let mut equal = |tail| {
-            let difference = readback::compare(&mut reader, DATA_OFFSET, tail, inputs.records());
+            let difference = readback::compare(&mut reader, Extent::usual(tail), inputs.records());
             difference.expect("it can be read").is_none()
         };
         let before = equal(tail);

@@ -3,8 +3,6 @@
 
 use core::fmt;
 
-use farword::log::USED_OFFSET;
-
 use super::input::Record;
 use crate::cli::remote::ReadBack;
 
@@ -61,20 +59,30 @@ impl fmt::Display for Difference {
     }
 }
 
-/// Compares the log from byte `first` to `tail` with the records, a NUL behind
-/// each, byte by byte, and the tail word with `tail`. Says where they differ, if
-/// they do.
+/// What of a log is to be compared.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Extent {
+    /// Where the tail word lies.
+    pub(super) used_offset: u64,
+    /// Where the records begin.
+    pub(super) first: u64,
+    /// Where they end.
+    pub(super) tail: u64,
+}
+
+/// Compares the log's extent with the records, a NUL behind each, byte by byte,
+/// and the tail word with where they end. Says where they differ, if they do.
 ///
 /// # Errors
 /// Where the log could not be read.
 pub(super) fn compare<'a>(
     remote: &mut impl ReadBack,
-    first: u64,
-    tail: u64,
+    extent: Extent,
     records: impl Iterator<Item = Record<'a>>,
 ) -> anyhow::Result<Option<Difference>> {
+    let Extent { used_offset, first, tail } = extent;
     let mut used = [0; 8];
-    remote.read(USED_OFFSET.get(), &mut used)?;
+    remote.read(used_offset, &mut used)?;
     let found = u64::from_ne_bytes(used);
     if found != tail {
         return Ok(Some(Difference::Tail { found, expected: tail }));
@@ -159,7 +167,14 @@ impl<R: ReadBack> Reader<'_, R> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use farword::log::DATA_OFFSET;
+    use farword::log::{DATA_OFFSET, USED_OFFSET};
+
+    impl Extent {
+        /// All of a log that has the usual layout.
+        pub(in crate::cli::append) fn usual(tail: u64) -> Self {
+            Extent { used_offset: USED_OFFSET.get(), first: DATA_OFFSET, tail }
+        }
+    }
 
     use crate::cli::append::input::tests::inputs;
 
@@ -187,7 +202,7 @@ mod tests {
         while let Some(place) = inputs.next(u64::MAX).expect("short lines") {
             tail += place.len() + 1;
         }
-        compare(log, DATA_OFFSET, tail, inputs.records()).expect("it can be read")
+        compare(log, Extent::usual(tail), inputs.records()).expect("it can be read")
     }
 
     #[test]
@@ -237,12 +252,12 @@ mod tests {
     fn records_that_end_elsewhere_than_the_log_are_found() {
         let texts = inputs(&[b"ab"], false);
         let mut log = log_of(b"ab\0", 19);
-        let none = compare(&mut log, DATA_OFFSET, 19, texts.records()).expect("readable");
+        let none = compare(&mut log, Extent::usual(19), texts.records()).expect("readable");
         assert_eq!(none, Some(Difference::Long { end: 16, tail: 19 }), "nothing was appended");
         let mut short = log_of(b"ab\0", 18);
         let mut texts = inputs(&[b"ab"], false);
         let _ = texts.next(9);
-        let found = compare(&mut short, DATA_OFFSET, 18, texts.records()).expect("readable");
+        let found = compare(&mut short, Extent::usual(18), texts.records()).expect("readable");
         assert_eq!(found, Some(Difference::Short { record: "text, line 1".into(), tail: 18 }));
     }
 }

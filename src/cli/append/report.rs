@@ -1,17 +1,20 @@
 //! What an append prints at its end.
 
+use std::process::ExitCode;
+
 use anyhow::bail;
 use serde::Serialize;
 
 use super::job::Done;
 use super::readback::Difference;
+use crate::cli::device::RanOn;
 use crate::cli::output::{count, facts, print, print_json, time};
-use crate::cli::soft::{DEVICE, Engine};
+use crate::cli::stop;
 
 /// With what it was done.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Setting {
-    pub(super) engine: Engine,
+    pub(super) ran_on: RanOn,
     pub(super) batch: u32,
     pub(super) log_size: u64,
 }
@@ -24,10 +27,13 @@ pub(super) struct Report {
     work_requests: u64,
     doorbells: u64,
     verified: bool,
-    device: &'static str,
-    engine: Engine,
+    #[serde(flatten)]
+    ran_on: RanOn,
     batch: u32,
     latency_ns: Latency,
+    /// Only there where it was.
+    #[serde(skip_serializing_if = "core::ops::Not::not")]
+    stopped: bool,
     #[serde(skip)]
     log_size: u64,
     #[serde(skip)]
@@ -52,8 +58,7 @@ impl Report {
             work_requests: done.work_requests,
             doorbells: done.doorbells,
             verified: difference.is_none(),
-            device: DEVICE,
-            engine: setting.engine,
+            ran_on: setting.ran_on,
             batch: setting.batch,
             latency_ns: Latency {
                 p50: latency.p50,
@@ -61,13 +66,15 @@ impl Report {
                 p999: latency.p999,
                 max: latency.max,
             },
+            stopped: done.stopped,
             log_size: setting.log_size,
             difference,
         }
     }
 
-    /// Prints it, and fails if the log was not what was sent.
-    pub(super) fn print(self, json: bool) -> anyhow::Result<()> {
+    /// Prints it, and fails if the log was not what was sent. The exit code
+    /// tells whether the job was stopped half-way.
+    pub(super) fn print(self, json: bool) -> anyhow::Result<ExitCode> {
         if json {
             print_json(&self)?;
         } else {
@@ -75,7 +82,8 @@ impl Report {
         }
         match self.difference {
             Some(difference) => bail!("{difference}"),
-            None => Ok(()),
+            None if self.stopped => Ok(ExitCode::from(stop::EXIT_CODE)),
+            None => Ok(ExitCode::SUCCESS),
         }
     }
 
@@ -96,19 +104,24 @@ impl Report {
             ("latency p99.9", latency(self.latency_ns.p999)),
             ("latency max", latency(self.latency_ns.max)),
         ]);
-        let verdict = if self.verified {
-            "Verified: every byte, read back from the remote side, is what was sent."
-        } else {
-            "NOT VERIFIED"
+        let verdict = match (self.verified, self.stopped) {
+            (false, _) => "NOT VERIFIED",
+            (true, false) => {
+                "Verified: every byte, read back from the remote side, is what was sent."
+            }
+            (true, true) => {
+                "Stopped before the end of the input. Verified: every byte that was sent, read\n\
+                 back from the remote side, is there."
+            }
         };
         format!(
-            "A log of {} bytes, {} to a commit\nSoftware device, {} engine\n{table}\n{verdict}\n",
+            "A log of {} bytes, {} to a commit\n{}\n{table}\n{verdict}\n",
             count(self.log_size),
             match self.batch {
                 1 => "1 record".to_string(),
                 batch => format!("{} records", count(batch.into())),
             },
-            self.engine,
+            self.ran_on.title(),
         )
     }
 }

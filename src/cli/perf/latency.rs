@@ -6,10 +6,11 @@ use std::time::Instant;
 use farword::{Notify, OpContext, Provider, Ring, Target, Word};
 use serde::Serialize;
 
-use super::{LatencyArgs, NOT_A_NIC, Stall, WORDS, write};
+use super::{LatencyArgs, Stall, WORDS, write};
+use crate::cli::device::RanOn;
 use crate::cli::latency::Latencies;
 use crate::cli::output::{count, print as print_text, print_json, table};
-use crate::cli::soft::{DEVICE, Engine};
+use crate::cli::stop;
 
 #[derive(Debug)]
 pub(super) struct Done {
@@ -19,6 +20,16 @@ pub(super) struct Done {
     latencies: Latencies,
     /// What one reading of the clock takes; it is in every latency.
     clock_ns: u64,
+}
+
+impl Done {
+    /// Takes in what another queue pair did at the same time.
+    #[cfg(feature = "verbs")]
+    pub(super) fn merge(&mut self, other: &Done) -> anyhow::Result<()> {
+        self.writes += other.writes;
+        self.elapsed = self.elapsed.max(other.elapsed);
+        self.latencies.merge(&other.latencies)
+    }
 }
 
 /// Writes `batch` words, waits for all, and again, until `duration` is over.
@@ -44,7 +55,7 @@ pub(super) fn run<P: Provider>(
         let end = Instant::now();
         latencies.record(end.duration_since(start));
         let elapsed = end.duration_since(begin);
-        if elapsed >= duration {
+        if elapsed >= duration || stop::requested() {
             return Ok(Done { writes, elapsed, latencies, clock_ns });
         }
     }
@@ -79,8 +90,8 @@ struct Report {
     latency_ns: Latency,
     clock_ns: u64,
     verified: bool,
-    device: &'static str,
-    engine: Engine,
+    #[serde(flatten)]
+    ran_on: RanOn,
     batch: u32,
 }
 
@@ -95,7 +106,12 @@ struct Latency {
     max: u64,
 }
 
-pub(super) fn print(done: &Done, args: &LatencyArgs, verified: bool) -> anyhow::Result<()> {
+pub(super) fn print(
+    done: &Done,
+    args: &LatencyArgs,
+    ran_on: RanOn,
+    verified: bool,
+) -> anyhow::Result<()> {
     let latency = done.latencies.summary();
     let report = Report {
         iterations: done.latencies.count(),
@@ -112,8 +128,7 @@ pub(super) fn print(done: &Done, args: &LatencyArgs, verified: bool) -> anyhow::
         },
         clock_ns: done.clock_ns,
         verified,
-        device: DEVICE,
-        engine: args.common.engine,
+        ran_on,
         batch: args.batch,
     };
     if args.common.json { print_json(&report) } else { print_text(&report.table()) }
@@ -154,9 +169,11 @@ impl Report {
         };
         format!(
             "Latency of {what}, staging to completion, in {unit}\n\
-             Software device, {} engine\n{rows}\n\
-             Each time includes one reading of the clock, about {} ns.\n{NOT_A_NIC}\n",
-            self.engine, self.clock_ns,
+             {}\n{rows}\n\
+             Each time includes one reading of the clock, about {} ns.\n{}",
+            self.ran_on.title(),
+            self.clock_ns,
+            self.ran_on.caveat(),
         )
     }
 }

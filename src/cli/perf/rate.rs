@@ -7,9 +7,10 @@ use anyhow::bail;
 use farword::{Error, Notify, OpContext, Patience, Provider, Ring, Target, Word};
 use serde::Serialize;
 
-use super::{NOT_A_NIC, RateArgs, Stall, WORDS, write};
+use super::{RateArgs, Stall, WORDS, write};
+use crate::cli::device::RanOn;
 use crate::cli::output::{print as print_text, print_json, table};
-use crate::cli::soft::{DEVICE, Engine};
+use crate::cli::stop;
 
 #[derive(Debug)]
 pub(super) struct Done {
@@ -18,6 +19,17 @@ pub(super) struct Done {
     doorbells: u64,
     /// From the first one staged to the last one confirmed.
     elapsed: Duration,
+}
+
+impl Done {
+    /// Takes in what another queue pair did at the same time.
+    #[cfg(feature = "verbs")]
+    pub(super) fn merge(&mut self, other: &Done) -> anyhow::Result<()> {
+        self.writes += other.writes;
+        self.doorbells += other.doorbells;
+        self.elapsed = self.elapsed.max(other.elapsed);
+        Ok(())
+    }
 }
 
 /// How many batches go between two looks at the clock.
@@ -33,10 +45,13 @@ pub(super) fn run<P: Provider>(
     let before = ring.counters();
     let mut writes = 0;
     let begin = Instant::now();
-    while begin.elapsed() < duration {
+    loop {
         for _ in 0..BATCHES_PER_LOOK {
             one_batch(ring, targets, batch, writes)?;
             writes += u64::from(batch);
+        }
+        if begin.elapsed() >= duration || stop::requested() {
+            break;
         }
     }
     ring.drain(Stall::default(), |_| {})?;
@@ -99,12 +114,17 @@ struct Report {
     doorbells: u64,
     seconds: f64,
     verified: bool,
-    device: &'static str,
-    engine: Engine,
+    #[serde(flatten)]
+    ran_on: RanOn,
     batch: u32,
 }
 
-pub(super) fn print(done: &Done, args: &RateArgs, verified: bool) -> anyhow::Result<()> {
+pub(super) fn print(
+    done: &Done,
+    args: &RateArgs,
+    ran_on: RanOn,
+    verified: bool,
+) -> anyhow::Result<()> {
     let seconds = done.elapsed.as_secs_f64();
     let report = Report {
         writes_per_sec: (done.writes as f64 / seconds).round() as u64,
@@ -113,8 +133,7 @@ pub(super) fn print(done: &Done, args: &RateArgs, verified: bool) -> anyhow::Res
         doorbells: done.doorbells,
         seconds,
         verified,
-        device: DEVICE,
-        engine: args.common.engine,
+        ran_on,
         batch: args.batch,
     };
     if args.common.json { print_json(&report) } else { print_text(&report.table()) }
@@ -136,10 +155,11 @@ impl Report {
         ]);
         format!(
             "Rate of atomic writes, one doorbell for each batch\n\
-             Software device, {} engine\n{rows}\n\
-             Every write was confirmed, and every word {} its last value.\n{NOT_A_NIC}\n",
-            self.engine,
+             {}\n{rows}\n\
+             Every write was confirmed, and every word {} its last value.\n{}",
+            self.ran_on.title(),
             if self.verified { "holds" } else { "DOES NOT HOLD" },
+            self.ran_on.caveat(),
         )
     }
 }

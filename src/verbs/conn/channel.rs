@@ -1,0 +1,208 @@
+//! rdma_cm's event channel: events out of it, one at a time, and a wait that
+//! ends in time or when it is woken.
+
+#![allow(unsafe_code, reason = "librdmacm is a C library")]
+
+use core::ffi::{c_int, c_uint};
+use core::ptr::{self, NonNull};
+use core::time::Duration;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Instant;
+use std::vec::Vec;
+
+use rdma_sys::{
+    rdma_ack_cm_event, rdma_cm_event, rdma_cm_event_type as kind, rdma_cm_id,
+    rdma_create_event_channel, rdma_destroy_event_channel, rdma_event_channel, rdma_get_cm_event,
+};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::io::{read, write};
+
+use super::id::Id;
+use crate::error::Errno;
+use crate::verbs::errno::{last_errno, to_errno};
+
+/// Ends a wait of another thread.
+///
+/// A wake is kept until a wait takes it, so that it cannot come too early.
+#[derive(Clone, Debug)]
+pub struct Waker(Arc<OwnedFd>);
+
+impl Waker {
+    pub(super) fn new() -> Result<Self, Errno> {
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        Ok(Waker(Arc::new(eventfd(0, flags).map_err(to_errno)?)))
+    }
+
+    /// Ends the wait that is under way, or else the next one.
+    pub fn wake(&self) {
+        // It fails only where 2^64 wakes are pending, which wake as well.
+        let _ = write(&*self.0, &1u64.to_ne_bytes());
+    }
+
+    fn take(&self) -> bool {
+        read(&*self.0, &mut [0u8; 8]).is_ok()
+    }
+}
+
+/// What a wait came to.
+#[derive(Debug)]
+pub(super) enum Waited<T> {
+    Came(T),
+    TimedOut,
+    Woken,
+    Failed(Errno),
+}
+
+/// An event, copied out and acknowledged: what is never acknowledged makes the
+/// destruction of its id wait for ever.
+#[derive(Debug)]
+pub(super) struct Event {
+    pub(super) kind: c_uint,
+    pub(super) status: c_int,
+    pub(super) private_data: Vec<u8>,
+    /// The new id that a connection request brings.
+    pub(super) request: Option<Id>,
+}
+
+/// An event channel, and what wakes a wait for it.
+#[derive(Debug)]
+pub(super) struct Channel {
+    raw: NonNull<rdma_event_channel>,
+    waker: Waker,
+}
+
+// SAFETY: librdmacm's calls may be made from any thread; an event channel is a
+// file descriptor and holds nothing of the thread that made it.
+unsafe impl Send for Channel {}
+// SAFETY: as above. Reading events is a system call on that descriptor, which
+// hands each event out once.
+unsafe impl Sync for Channel {}
+
+impl Channel {
+    pub(super) fn new(waker: Waker) -> Result<Arc<Self>, Errno> {
+        // SAFETY: no conditions; null is checked for.
+        let raw = unsafe { rdma_create_event_channel() };
+        let Some(raw) = NonNull::new(raw) else {
+            return Err(last_errno());
+        };
+        let channel = Channel { raw, waker };
+        let flags = fcntl_getfl(&channel).map_err(to_errno)?;
+        fcntl_setfl(&channel, flags | OFlags::NONBLOCK).map_err(to_errno)?;
+        Ok(Arc::new(channel))
+    }
+
+    pub(super) fn as_ptr(&self) -> *mut rdma_event_channel {
+        self.raw.as_ptr()
+    }
+
+    pub(super) fn waker(&self) -> &Waker {
+        &self.waker
+    }
+
+    /// The next event, if there is one now.
+    pub(super) fn try_next(self: &Arc<Self>) -> Result<Option<Event>, Errno> {
+        let mut event: *mut rdma_cm_event = ptr::null_mut();
+        // SAFETY: the channel lives as long as `self`; `event` may be written.
+        let status = unsafe { rdma_get_cm_event(self.as_ptr(), &mut event) };
+        if status != 0 {
+            return match last_errno() {
+                Errno::EAGAIN => Ok(None),
+                errno => Err(errno),
+            };
+        }
+        // SAFETY: the call succeeded, so `event` is a valid event, ours until
+        // it is acknowledged.
+        let borrowed = unsafe { &*event };
+        // SAFETY: as above.
+        let copied = unsafe { self.copy(borrowed) };
+        // SAFETY: it was got from this channel and is acknowledged once; what
+        // it points at has been copied.
+        unsafe { rdma_ack_cm_event(event) };
+        Ok(Some(copied))
+    }
+
+    /// # Safety
+    /// `event` was got from this channel and is not acknowledged yet.
+    unsafe fn copy(self: &Arc<Self>, event: &rdma_cm_event) -> Event {
+        // SAFETY: ids of this channel are those of connected queue pairs
+        // (RDMA_PS_TCP), whose events carry the `conn` member.
+        let param = unsafe { event.param.conn };
+        let private_data = match NonNull::new(param.private_data.cast_mut().cast::<u8>()) {
+            Some(bytes) if param.private_data_len > 0 => {
+                let len = usize::from(param.private_data_len);
+                // SAFETY: the event's private data is `len` bytes long and lives
+                // until the event is acknowledged.
+                unsafe { core::slice::from_raw_parts(bytes.as_ptr(), len) }.to_vec()
+            }
+            _ => Vec::new(),
+        };
+        let is_request = event.event == kind::RDMA_CM_EVENT_CONNECT_REQUEST;
+        let request = if is_request { self.adopt(event.id) } else { None };
+        Event { kind: event.event, status: event.status, private_data, request }
+    }
+
+    /// The id of a connection request: nobody's until now.
+    fn adopt(self: &Arc<Self>, id: *mut rdma_cm_id) -> Option<Id> {
+        NonNull::new(id).map(|id| {
+            // SAFETY: a connection request hands its id over to whoever reads
+            // the event; it is bound to this channel.
+            unsafe { Id::from_raw(id, Arc::clone(self)) }
+        })
+    }
+
+    /// Waits for the next event, until `deadline` where there is one.
+    pub(super) fn next(self: &Arc<Self>, deadline: Option<Instant>) -> Waited<Event> {
+        loop {
+            match self.try_next() {
+                Ok(Some(event)) => return Waited::Came(event),
+                Ok(None) => {}
+                Err(errno) => return Waited::Failed(errno),
+            }
+            match self.wait_readable(deadline) {
+                Waited::Came(()) => {}
+                Waited::TimedOut => return Waited::TimedOut,
+                Waited::Woken => return Waited::Woken,
+                Waited::Failed(errno) => return Waited::Failed(errno),
+            }
+        }
+    }
+
+    fn wait_readable(&self, deadline: Option<Instant>) -> Waited<()> {
+        let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+        if left == Some(Duration::ZERO) {
+            return Waited::TimedOut;
+        }
+        let timeout = left.and_then(|left| Timespec::try_from(left).ok());
+        let mut fds =
+            [PollFd::new(self, PollFlags::IN), PollFd::new(&*self.waker.0, PollFlags::IN)];
+        match poll(&mut fds, timeout.as_ref()) {
+            // After a signal the caller looks again, with what time is left.
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Waited::Failed(to_errno(error)),
+        }
+        // Woken first: a channel that never runs dry must not outshout it.
+        if !fds[1].revents().is_empty() && self.waker.take() {
+            return Waited::Woken;
+        }
+        Waited::Came(())
+    }
+}
+
+impl AsFd for Channel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: the channel lives as long as `self`.
+        let fd = unsafe { (*self.raw.as_ptr()).fd };
+        // SAFETY: its descriptor is open until the channel is destroyed, and
+        // nothing else closes it.
+        unsafe { BorrowedFd::borrow_raw(fd) }
+    }
+}
+
+impl Drop for Channel {
+    fn drop(&mut self) {
+        // SAFETY: every id holds an `Arc` of its channel, so none is left.
+        unsafe { rdma_destroy_event_channel(self.as_ptr()) }
+    }
+}
