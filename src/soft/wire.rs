@@ -6,7 +6,7 @@ use core::sync::atomic::AtomicU64;
 use crate::error::WcStatus;
 use crate::region::{LocalSlice, Usage};
 use crate::soft::execute::{Kind, SCRATCH_LKEY, Wqe};
-use crate::soft::{Mode, SoftDevice, flush_usage, next_qp_num};
+use crate::soft::{Mode, Registration, SoftDevice, flush_usage, next_qp_num};
 use crate::wr::{WR_ATOMIC_WRITE, WR_FLUSH, WR_RDMA_READ, WR_RDMA_WRITE};
 
 /// A queue pair's own 8 bytes, where emulated flushes read to.
@@ -61,12 +61,35 @@ impl SoftDevice<'_> {
         };
         self.execute(&wqe, if native { Mode::Native } else { Mode::Emulated }, scratch)
     }
+    /// Where words may be stored, for a loop that keeps it at hand; `None` for a
+    /// device without regions.
+    #[inline]
+    pub(crate) fn places(&self) -> Option<Places<'_>> {
+        Some(Places { device: self, region: self.regions.first()? })
+    }
+}
 
+/// Where words may be stored.
+#[derive(Debug)]
+pub(crate) struct Places<'a> {
+    device: &'a SoftDevice<'a>,
+    /// The region of the last word. Keys are unique, so that it tells by its own
+    /// whether the next word is for it too.
+    region: &'a Registration<'a>,
+}
+
+impl Places<'_> {
     /// Stores a word where the key, the bounds, the rights and the alignment
     /// allow it, and says whether they did.
     #[inline]
-    pub(crate) fn place_word(&self, address: u64, rkey: u32, word: u64) -> bool {
-        self.store_word(address, rkey, word)
+    pub(crate) fn put(&mut self, address: u64, rkey: u32, word: u64) -> bool {
+        if !self.region.is_written_by(rkey) {
+            match self.device.by_key(rkey) {
+                Some(other) if other.is_written_by(rkey) => self.region = other,
+                _ => return false,
+            }
+        }
+        self.region.store_word(address, word)
     }
 }
 

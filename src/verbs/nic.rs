@@ -50,7 +50,10 @@ mod calls;
 mod config;
 mod hardware;
 mod post;
+mod queue;
 mod record;
+#[cfg(test)]
+mod tests;
 mod wqe;
 
 use board::{NIC, Owned};
@@ -106,7 +109,7 @@ impl<'d> NicQp<'d> {
     /// it offers.
     pub fn into_provider(self) -> Result<VerbsQp<NicQp<'d>>, PathUnavailable> {
         let hardware = &self.board.get().hardware;
-        let (config, fault) = (hardware.config, hardware.fault.clone());
+        let (config, fault) = (hardware.config, hardware.cq.fault.clone());
         let plain = QP_EX_WITH_RDMA_WRITE | QP_EX_WITH_RDMA_READ;
         let send_ops = match config.best {
             Path::PostSend => 0,
@@ -189,7 +192,7 @@ impl<'d> NicQp<'d> {
     /// acknowledged.
     #[must_use]
     pub fn events(&self) -> (u32, u32) {
-        (self.board.get().hardware.events_given, self.board.get().events_acked)
+        (self.board.get().hardware.cq.events_given, self.board.get().events_acked)
     }
 }
 
@@ -247,13 +250,13 @@ impl NicControl<'_, '_> {
             DeviceFault::Connection => {
                 let hardware = &mut self.nic.board.get_mut().hardware;
                 hardware.die();
-                hardware.fault.set(fault);
+                hardware.cq.fault.set(fault);
                 return Ok(());
             }
         };
         let board = self.nic.board.get_mut();
         board.hardware.die();
-        let cell = board.hardware.fault.clone();
+        let cell = board.hardware.cq.fault.clone();
         board.raise(AsyncEvent { element, kind: kind as core::ffi::c_int })?;
         // SAFETY: the context is open as long as `self`, and is this library's.
         let events = unsafe { AsyncEvents::with_library(self.nic.board.context(), &NIC) }?;

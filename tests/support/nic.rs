@@ -1,7 +1,7 @@
 //! The software NIC as a fabric: the code that drives real queue pairs, on each
 //! of its paths.
 
-use std::sync::atomic::AtomicU64;
+use core::sync::atomic::AtomicU64;
 
 use farword::soft::Mode;
 use farword::verbs::nic::{NicConfig, NicQp};

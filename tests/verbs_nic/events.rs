@@ -1,6 +1,6 @@
 //! Waiting for a completion queue instead of polling it.
 
-use std::time::Duration;
+use core::time::Duration;
 
 use farword::verbs::Path;
 use farword::{DeviceFault, Error, Notify, Ring, Why, Word};

@@ -116,7 +116,7 @@ fn a_late_flush_holds_the_word_back() {
         ring.atomic_write(fabric.word(1), Word::ne(2), Notify::Always, ctx(3)).unwrap();
         ring.doorbell().unwrap();
         polled(&mut ring, 1);
-        let read = fabric.local_memory()[0].load(std::sync::atomic::Ordering::Acquire);
+        let read = fabric.local_memory()[0].load(core::sync::atomic::Ordering::Acquire);
         assert_eq!((read, fabric.seen(1)), (1, 2), "the read saw what stood before the word");
     };
     for path in [Path::PostSend, Path::WrCalls] {

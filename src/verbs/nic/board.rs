@@ -47,7 +47,7 @@ pub(super) struct Owned<'d>(NonNull<Board<'d>>);
 
 impl<'d> Owned<'d> {
     pub(super) fn new(mut hardware: Hardware<'d>) -> Result<Self, Errno> {
-        hardware.channel = hardware.config.channel.then(event_counter).transpose()?;
+        hardware.cq.channel = hardware.config.channel.then(event_counter).transpose()?;
         let config = hardware.config;
         // SAFETY: a C struct of pointers and numbers, for which zeros are valid.
         let context: verbs_context = unsafe { zeroed() };
@@ -104,7 +104,7 @@ impl<'d> Owned<'d> {
         board.cq.channel = channel;
         board.cq.cqe = board.hardware.config.cq_depth as c_int;
         board.channel.context = context;
-        board.channel.fd = board.hardware.channel.as_ref().map_or(-1, AsRawFd::as_raw_fd);
+        board.channel.fd = board.hardware.cq.channel.as_ref().map_or(-1, AsRawFd::as_raw_fd);
     }
 
     pub(super) fn qp(&self) -> NonNull<ibv_qp> {
@@ -243,7 +243,7 @@ pub(super) static NIC: Library = Library {
         // SAFETY: the caller says that the channel is alive; it is a board's.
         let board = unsafe { Board::of_channel(channel) };
         // SAFETY: as above.
-        take_event(unsafe { &*board }.hardware.channel.as_ref())?;
+        take_event(unsafe { &*board }.hardware.cq.channel.as_ref())?;
         // SAFETY: as above.
         Ok(unsafe { &raw mut (*board).cq })
     },

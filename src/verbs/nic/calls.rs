@@ -13,7 +13,7 @@ use crate::op::FlushKind;
 use crate::verbs::ffi::{FLUSH_GLOBAL, FLUSH_PERSISTENT, FLUSH_RANGE, QpEx};
 use crate::verbs::nic::board::Board;
 use crate::verbs::nic::hardware::Hardware;
-use crate::verbs::nic::wqe::{WORD, Wqe};
+use crate::verbs::nic::wqe::{MALFORMED, WORD, Wqe};
 use crate::wr::{SEND_INLINE, WR_ATOMIC_WRITE, WR_FLUSH, WR_RDMA_READ, WR_RDMA_WRITE};
 
 /// Fills a queue pair's function pointers in, those of ATOMIC WRITE and FLUSH
@@ -89,7 +89,7 @@ unsafe fn begin(qp: *mut QpEx, opcode: u32, rkey: u32, remote_addr: u64) {
     hardware.built = ahead + 1;
     let wqe = hardware.entry(ahead);
     wqe.opcode = opcode;
-    wqe.flags = flags & !(SEND_INLINE | WORD);
+    wqe.flags = flags & !(SEND_INLINE | WORD | MALFORMED);
     wqe.len = 0;
     wqe.remote_addr = remote_addr;
     wqe.rkey = rkey;

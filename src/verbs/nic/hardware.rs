@@ -2,16 +2,15 @@
 
 use core::sync::atomic::{AtomicU64, Ordering, fence};
 use std::collections::VecDeque;
-use std::os::fd::OwnedFd;
 use std::vec::Vec;
 
-use crate::error::{DeviceFault, Errno, Invalid, WcStatus};
+use crate::error::{Errno, Invalid, WcStatus};
 use crate::slots::Slots;
 use crate::soft::{MAX_READS, SoftDevice, fresh_qp_num};
-use crate::verbs::fault_cell::FaultCell;
 use crate::verbs::nic::config::NicConfig;
+use crate::verbs::nic::queue::{CompletionQueue, Cqe};
 use crate::verbs::nic::record::Given;
-use crate::verbs::nic::wqe::{Cqe, Wqe};
+use crate::verbs::nic::wqe::{MALFORMED, Wqe};
 use crate::verbs::qp::Path;
 use crate::wr::Wc;
 
@@ -30,15 +29,10 @@ pub(super) struct Hardware<'d> {
     way: Way,
     pub(super) doorbells: u64,
     device: &'d SoftDevice<'d>,
-    cq: Slots<'d, Cqe>,
-    cq_tail: u64,
-    cq_head: u64,
-    cq_depth: u64,
+    pub(super) cq: CompletionQueue<'d>,
     pub(super) qp_num: u32,
     /// How long inline data must be: 8, or a length that none has.
     pub(super) inline_len: u32,
-    /// Whether the next completion gives an event.
-    pub(super) armed: bool,
     /// Requests that were built by `wr_*` calls and wait for `wr_complete`.
     pub(super) built: u32,
     /// What went wrong since `wr_start`.
@@ -60,10 +54,6 @@ pub(super) struct Hardware<'d> {
     /// The number of a request that is refused, with this errno.
     refuse: Option<(u64, Errno)>,
     pub(super) poll_error: Option<Errno>,
-    pub(super) fault: FaultCell,
-    pub(super) channel: Option<OwnedFd>,
-    /// Completion events given.
-    pub(super) events_given: u32,
 }
 
 /// How requests are treated.
@@ -88,7 +78,6 @@ impl<'d> Hardware<'d> {
         let entry = Wqe { qp_num, ..Wqe::default() };
         // One more than the depth, so that the next entry is never in use.
         let sq = Slots::boxed((config.sq_depth + 1).next_power_of_two(), || entry)?;
-        let cq = Slots::boxed(config.cq_depth.next_power_of_two(), || Cqe::EMPTY)?;
         let mut hardware = Hardware {
             sq,
             posted: 0,
@@ -96,13 +85,9 @@ impl<'d> Hardware<'d> {
             way: Way::Careful,
             doorbells: 0,
             device,
-            cq,
-            cq_tail: 0,
-            cq_head: 0,
-            cq_depth: config.cq_depth.into(),
+            cq: CompletionQueue::new(config.cq_depth)?,
             qp_num,
             inline_len: if config.max_inline >= 8 { 8 } else { u32::MAX },
-            armed: false,
             built: 0,
             build_error: None,
             door_record: AtomicU64::new(0),
@@ -116,9 +101,6 @@ impl<'d> Hardware<'d> {
             given: Vec::new(),
             refuse: None,
             poll_error: None,
-            fault: FaultCell::default(),
-            channel: None,
-            events_given: 0,
         };
         hardware.settle_state();
         Ok(hardware)
@@ -172,6 +154,12 @@ impl<'d> Hardware<'d> {
         self.settle_room();
     }
 
+    /// The entries, and the number of the next one.
+    #[inline]
+    pub(super) fn entries(&mut self) -> (&mut Slots<'d, Wqe>, u64) {
+        (&mut self.sq, self.posted)
+    }
+
     /// The entry of the request that would be number `ahead` from now.
     #[inline]
     pub(super) fn entry(&mut self, ahead: u32) -> &mut Wqe {
@@ -201,15 +189,36 @@ impl<'d> Hardware<'d> {
     /// The short way, for words that go where they may be stored.
     #[inline]
     fn carry_out(&mut self, from: u64, count: u32) {
+        let to = from.wrapping_add(u64::from(count));
+        let mut number = from;
+        if let Some(mut places) = self.device.places() {
+            let sq = self.sq.view();
+            while number != to {
+                let wqe = sq.get(number);
+                if !wqe.is_word() || !places.put(wqe.remote_addr, wqe.rkey, wqe.data) {
+                    break;
+                }
+                if wqe.is_signaled() {
+                    let (status, opcode) = (WcStatus::SUCCESS, wqe.wc_opcode());
+                    self.cq.push(Cqe { number, status, opcode, len: 8 });
+                }
+                number = number.wrapping_add(1);
+            }
+        }
+        if number != to {
+            self.step_through(number, to.wrapping_sub(number) as u32);
+        }
+    }
+
+    #[inline]
+    fn complete_only(&mut self, from: u64, count: u32) {
+        let sq = self.sq.view();
         for ahead in 0..count {
             let number = from.wrapping_add(u64::from(ahead));
-            let wqe = self.sq.get(number);
-            if !wqe.is_word() || !self.device.place_word(wqe.remote_addr, wqe.rkey, wqe.data) {
-                return self.step_through(number, count - ahead);
-            }
+            let wqe = sq.get(number);
             if wqe.is_signaled() {
-                let opcode = wqe.wc_opcode();
-                self.push(Cqe { number, status: WcStatus::SUCCESS, opcode, len: 8 });
+                let (opcode, len) = (wqe.wc_opcode(), wqe.len);
+                self.cq.push(Cqe { number, status: WcStatus::SUCCESS, opcode, len });
             }
         }
     }
@@ -219,18 +228,6 @@ impl<'d> Hardware<'d> {
     fn step_through(&mut self, from: u64, count: u32) {
         for ahead in 0..count {
             self.step(from.wrapping_add(u64::from(ahead)));
-        }
-    }
-
-    #[inline]
-    fn complete_only(&mut self, from: u64, count: u32) {
-        for ahead in 0..count {
-            let number = from.wrapping_add(u64::from(ahead));
-            let wqe = self.sq.get(number);
-            if wqe.is_signaled() {
-                let (opcode, len) = (wqe.wc_opcode(), wqe.len);
-                self.push(Cqe { number, status: WcStatus::SUCCESS, opcode, len });
-            }
         }
     }
 
@@ -282,6 +279,10 @@ impl<'d> Hardware<'d> {
     }
 
     fn execute(&self, wqe: &Wqe) -> Result<(), WcStatus> {
+        if wqe.flags & MALFORMED != 0 {
+            // As from rxe.
+            return Err(WcStatus::REM_ACCESS_ERR);
+        }
         let native = self.config.best == Path::Native;
         self.device.carry_out(&wqe.wire(), native, &self.scratch)
     }
@@ -317,56 +318,28 @@ impl<'d> Hardware<'d> {
         // An error completion leaves the opcode undefined; real devices leave 0.
         let opcode = if ok { wqe.wc_opcode() } else { 0 };
         let len = if ok { wqe.len } else { 0 };
-        self.push(Cqe { number, status, opcode, len });
-    }
-
-    #[inline]
-    fn push(&mut self, cqe: Cqe) {
-        if self.cq_tail.wrapping_sub(self.cq_head) >= self.cq_depth {
-            return self.overrun();
-        }
-        *self.cq.get_mut(self.cq_tail) = cqe;
-        self.cq_tail = self.cq_tail.wrapping_add(1);
-        if self.armed {
-            self.give_event();
-        }
-    }
-
-    /// The completion is lost, and the device tells of a completion queue in
-    /// error.
-    #[cold]
-    fn overrun(&mut self) {
-        self.fault.set(DeviceFault::CompletionQueue);
-    }
-
-    #[cold]
-    fn give_event(&mut self) {
-        self.armed = false;
-        if let Some(fd) = &self.channel {
-            self.events_given += 1;
-            // It fails only on overflow, after 2^64 events.
-            let _ = rustix::io::write(fd, &1u64.to_ne_bytes());
-        }
+        self.cq.push(Cqe { number, status, opcode, len });
     }
 
     /// Moves completions to where the driver is asked to put them.
     #[inline]
-    pub(super) fn poll(&mut self, most: u64, mut put: impl FnMut(usize, Wc)) -> u64 {
+    pub(super) fn poll(&mut self, most: usize, mut put: impl FnMut(usize, Wc)) -> usize {
         if self.way == Way::Careful && !self.dead {
             self.settle();
         }
-        let count = self.cq_tail.wrapping_sub(self.cq_head).min(most);
-        if count == 0 {
-            return 0;
-        }
-        for place in 0..count {
-            let cqe = self.cq.get(self.cq_head.wrapping_add(place));
+        let mut count = 0;
+        while count < most {
+            let Some(cqe) = self.cq.pop() else {
+                break;
+            };
             let wr_id = self.sq.get(cqe.number).wr_id;
-            put(place as usize, Wc::new(wr_id, cqe.status, cqe.opcode, cqe.len, self.qp_num));
+            put(count, Wc::new(wr_id, cqe.status, cqe.opcode, cqe.len, self.qp_num));
             self.retired = cqe.number.wrapping_add(1);
+            count += 1;
         }
-        self.cq_head = self.cq_head.wrapping_add(count);
-        self.settle_room();
+        if count > 0 {
+            self.settle_room();
+        }
         count
     }
 

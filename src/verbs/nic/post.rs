@@ -13,7 +13,7 @@ use crate::verbs::errno::set_errno;
 use crate::verbs::nic::board::Board;
 use crate::verbs::nic::config::Refusal;
 use crate::verbs::nic::hardware::Hardware;
-use crate::verbs::nic::wqe::WORD;
+use crate::verbs::nic::wqe::{MALFORMED, WORD, Wqe};
 use crate::wr::{
     SEND_INLINE, SendWr, Sge, WR_ATOMIC_WRITE, WR_FLUSH, WR_RDMA_READ, WR_RDMA_WRITE, Wc,
 };
@@ -31,19 +31,21 @@ pub(super) unsafe extern "C" fn post_send(
     // SAFETY: the queue pair is a board's, and this thread's alone.
     let hardware = unsafe { &mut (*Board::of_qp(qp)).hardware };
     let limit = hardware.limit();
-    let mut next: *mut SendWr = wr.cast();
+    let mut next: *const SendWr = wr.cast();
     let mut taken = 0;
     let mut refused = None;
+    let driver = Driver::of(hardware);
     while !next.is_null() {
-        if taken == limit {
-            refused = Some(hardware.reason(Errno::ENOMEM));
-            break;
-        }
         // SAFETY: the caller's chain may be read; a request of ours is laid out
         // as the ABI's.
         let wr = unsafe { &*next };
-        // SAFETY: the caller's scatter-gather lists and inline data may be read.
-        if let Err(errno) = unsafe { write(hardware, wr, taken) } {
+        if taken == limit {
+            refused = Some(Errno::ENOMEM);
+            break;
+        }
+        // SAFETY: the entry is free, since it is below the limit; the caller's
+        // scatter-gather lists and inline data may be read.
+        if let Err(errno) = unsafe { driver.write(wr, taken) } {
             refused = Some(errno);
             break;
         }
@@ -53,48 +55,81 @@ pub(super) unsafe extern "C" fn post_send(
     hardware.ring(taken, false);
     match refused {
         None => 0,
-        // SAFETY: the caller says that `bad_wr` may be written.
-        Some(errno) => unsafe { refuse(hardware.config.refusal, errno, next.cast(), bad_wr) },
+        Some(errno) => {
+            let errno = if taken == limit { hardware.reason(errno) } else { errno };
+            // SAFETY: the caller says that `bad_wr` may be written.
+            unsafe { refuse(hardware.config.refusal, errno, next.cast_mut().cast(), bad_wr) }
+        }
     }
 }
 
-/// Writes one request into the queue, `ahead` entries from the next one.
-///
-/// # Safety
-/// Its scatter-gather list, and inline data, may be read.
-#[inline]
-unsafe fn write(hardware: &mut Hardware<'_>, wr: &SendWr, ahead: u32) -> Result<(), Errno> {
-    let is_inline = wr.send_flags & SEND_INLINE != 0;
-    if wr.opcode != WR_RDMA_WRITE || !is_inline || wr.num_sge != 1 {
-        // SAFETY: this function's own condition.
-        return unsafe { write_other(hardware, wr, ahead) };
-    }
-    // SAFETY: the list has one element, and the caller says that it may be read.
-    let sge: Sge = unsafe { *wr.sg_list };
-    if sge.length != hardware.inline_len {
-        return Err(Errno::EINVAL);
-    }
-    let word = ptr::with_exposed_provenance::<u64>(sge.addr as usize);
-    // SAFETY: 8 bytes of inline data, which the caller says may be read.
-    let word = unsafe { word.read_unaligned() };
-    let wqe = hardware.entry(ahead);
-    wqe.opcode = WR_RDMA_WRITE;
-    wqe.flags = wr.send_flags | WORD;
-    wqe.len = 8;
-    wqe.remote_addr = wr.remote_addr;
-    wqe.rkey = wr.rkey;
-    wqe.lkey = 0;
-    wqe.data = word;
-    wqe.wr_id = wr.wr_id;
-    Ok(())
+/// The driver's view of the send queue, to be kept in registers.
+#[derive(Clone, Copy)]
+struct Driver {
+    base: *mut Wqe,
+    mask: u32,
+    next: u64,
+    inline_len: u32,
 }
 
-/// As [`write`], for what carries no word.
+impl Driver {
+    #[inline]
+    fn of(hardware: &mut Hardware<'_>) -> Self {
+        let inline_len = hardware.inline_len;
+        let (sq, next) = hardware.entries();
+        Driver { base: sq.at(0), mask: sq.len() - 1, next, inline_len }
+    }
+
+    /// The entry that is `ahead` from the next one.
+    #[inline]
+    fn entry(self, ahead: u32) -> *mut Wqe {
+        let index = (self.next as u32).wrapping_add(ahead) & self.mask;
+        // `wrapping_add` because it needs no proof: the masked index is one of
+        // the queue's.
+        self.base.wrapping_add(index as usize)
+    }
+
+    /// Writes one request into the queue, `ahead` entries from the next one.
+    ///
+    /// # Safety
+    /// The queue is alive and that entry is free; the request's scatter-gather
+    /// list, and inline data, may be read.
+    #[inline]
+    unsafe fn write(self, wr: &SendWr, ahead: u32) -> Result<(), Errno> {
+        let is_inline = wr.send_flags & SEND_INLINE != 0;
+        if wr.opcode != WR_RDMA_WRITE || !is_inline || wr.num_sge != 1 {
+            // SAFETY: this function's own condition.
+            return unsafe { write_other(self.entry(ahead), wr) };
+        }
+        // SAFETY: the list has one element, and the caller says that it may be
+        // read.
+        let sge = unsafe { &*wr.sg_list };
+        if sge.length != self.inline_len {
+            return Err(Errno::EINVAL);
+        }
+        let word = ptr::with_exposed_provenance::<u64>(sge.addr as usize);
+        // SAFETY: 8 bytes of inline data, which the caller says may be read.
+        let word = unsafe { word.read_unaligned() };
+        // SAFETY: an entry of the queue that nobody else uses now.
+        let wqe = unsafe { &mut *self.entry(ahead) };
+        wqe.opcode = WR_RDMA_WRITE;
+        wqe.flags = wr.send_flags | WORD;
+        wqe.len = 8;
+        wqe.remote_addr = wr.remote_addr;
+        wqe.rkey = wr.rkey;
+        wqe.lkey = 0;
+        wqe.data = word;
+        wqe.wr_id = wr.wr_id;
+        Ok(())
+    }
+}
+
+/// As [`Driver::write`], for what carries no word.
 ///
 /// # Safety
-/// As [`write`].
+/// As [`Driver::write`], the entry being that one.
 #[inline(never)]
-unsafe fn write_other(hardware: &mut Hardware<'_>, wr: &SendWr, ahead: u32) -> Result<(), Errno> {
+unsafe fn write_other(entry: *mut Wqe, wr: &SendWr) -> Result<(), Errno> {
     let known = matches!(wr.opcode, WR_RDMA_WRITE | WR_RDMA_READ | WR_ATOMIC_WRITE | WR_FLUSH);
     let is_inline = wr.send_flags & SEND_INLINE != 0;
     let sge = match wr.num_sge {
@@ -107,9 +142,12 @@ unsafe fn write_other(hardware: &mut Hardware<'_>, wr: &SendWr, ahead: u32) -> R
     if !known {
         return Err(Errno::EINVAL);
     }
-    let wqe = hardware.entry(ahead);
+    let malformed = matches!(wr.opcode, WR_ATOMIC_WRITE | WR_FLUSH);
+    // SAFETY: an entry of the queue that nobody else uses now.
+    let wqe = unsafe { &mut *entry };
     wqe.opcode = wr.opcode;
-    wqe.flags = wr.send_flags & !(SEND_INLINE | WORD);
+    wqe.flags = wr.send_flags & !(SEND_INLINE | WORD | MALFORMED);
+    wqe.flags |= if malformed { MALFORMED } else { 0 };
     wqe.len = sge.length;
     wqe.remote_addr = wr.remote_addr;
     wqe.rkey = wr.rkey;
@@ -165,7 +203,7 @@ pub(super) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, most: c_int, wc: *mut i
         return -errno.0;
     }
     let into: *mut Wc = wc.cast();
-    let count = hardware.poll(u64::try_from(most).unwrap_or(0), |place, completion| {
+    let count = hardware.poll(usize::try_from(most).unwrap_or(0), |place, completion| {
         // SAFETY: `place` is below `most`, so it lies in the caller's array.
         let slot = unsafe { into.add(place) };
         // SAFETY: as above; ours is laid out as the ABI's.
@@ -182,6 +220,6 @@ pub(super) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, _solicited_only: 
     // SAFETY: the queue is a board's.
     let board = unsafe { Board::of_cq(cq) };
     // SAFETY: as above, and this thread's alone.
-    unsafe { (*board).hardware.armed = true };
+    unsafe { (*board).hardware.cq.armed = true };
     0
 }

@@ -1,6 +1,6 @@
 //! What a software NIC was given.
 
-use crate::verbs::nic::wqe::{WORD, Wqe};
+use crate::verbs::nic::wqe::{MALFORMED, WORD, Wqe};
 use crate::wr::{SEND_FENCE, SEND_INLINE, SEND_SIGNALED};
 
 /// One request as it stood in the send queue.
@@ -35,7 +35,7 @@ impl Given {
             doorbell,
             wr_id: wqe.wr_id,
             opcode: wqe.opcode,
-            flags: wqe.flags & !WORD,
+            flags: wqe.flags & !(WORD | MALFORMED),
             len: wqe.len,
             remote_addr: wqe.remote_addr,
             rkey: wqe.rkey,

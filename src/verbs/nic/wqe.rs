@@ -1,6 +1,5 @@
-//! The entries of a software NIC's queues.
+//! The send-queue entries of a software NIC.
 
-use crate::error::WcStatus;
 use crate::soft::Wire;
 use crate::wr::{
     SEND_FENCE, SEND_INLINE, SEND_SIGNALED, WC_ATOMIC_WRITE, WC_FLUSH, WC_RDMA_READ, WC_RDMA_WRITE,
@@ -30,6 +29,9 @@ const _: () = assert!(size_of::<Wqe>() == 64);
 
 /// In the flags of an entry: it carries a word and nothing else.
 pub(super) const WORD: u32 = 1 << 31;
+/// In the flags of an entry: an operation of the `wr_*` calls that came through
+/// the plain call, which has no place for what it needs.
+pub(super) const MALFORMED: u32 = 1 << 30;
 
 impl Wqe {
     #[inline]
@@ -72,18 +74,4 @@ impl Wqe {
             flush_kind: self.lkey,
         }
     }
-}
-
-/// A completion-queue entry: the number of its request, whose `wr_id` the driver
-/// keeps.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Cqe {
-    pub(super) number: u64,
-    pub(super) status: WcStatus,
-    pub(super) opcode: u32,
-    pub(super) len: u32,
-}
-
-impl Cqe {
-    pub(super) const EMPTY: Cqe = Cqe { number: 0, status: WcStatus::SUCCESS, opcode: 0, len: 0 };
 }

@@ -86,12 +86,66 @@ impl WrCalls {
     /// The queue pair is alive and no other thread uses its send side.
     #[inline]
     pub(super) unsafe fn post(&self, chain: &Chain<'_>) -> Result<(), PostError> {
-        // SAFETY: this function's own condition.
-        match unsafe { self.post_range(chain, 0, chain.len()) } {
+        let posted = match (chain.all_words(), self.atomic_write) {
+            // SAFETY: this function's own condition.
+            (Some(WR_RDMA_WRITE), _) => unsafe { self.post_inline(chain) },
+            // SAFETY: as above.
+            (Some(WR_ATOMIC_WRITE), Some(call)) => unsafe { self.post_atomic(chain, call) },
+            // SAFETY: as above.
+            _ => unsafe { self.post_range(chain, 0, chain.len()) },
+        };
+        match posted {
             Ok(()) => Ok(()),
             // SAFETY: as above.
             Err(errno) => Err(unsafe { self.post_what_fits(chain, errno) }),
         }
+    }
+
+    /// Posts a chain of inline words, all of it or nothing.
+    ///
+    /// # Safety
+    /// As [`post`](Self::post).
+    #[inline]
+    unsafe fn post_inline(&self, chain: &Chain<'_>) -> Result<(), Errno> {
+        // SAFETY: this function's own condition.
+        unsafe { (self.start)(self.qp.as_ptr()) };
+        for piece in chain.pieces(chain.len()) {
+            for wr in piece {
+                // SAFETY: as above, and between `start` and `complete`.
+                unsafe { self.build_inline(wr) };
+            }
+        }
+        // SAFETY: as above.
+        unsafe { self.finish() }
+    }
+
+    /// Posts a chain of native atomic writes, all of it or nothing.
+    ///
+    /// # Safety
+    /// As [`post`](Self::post), and `call` is the queue pair's.
+    #[inline]
+    unsafe fn post_atomic(&self, chain: &Chain<'_>, call: WrAtomicWrite) -> Result<(), Errno> {
+        // SAFETY: this function's own condition.
+        unsafe { (self.start)(self.qp.as_ptr()) };
+        for piece in chain.pieces(chain.len()) {
+            for wr in piece {
+                // SAFETY: as above, and between `start` and `complete`.
+                unsafe { self.build_atomic(wr, call) };
+            }
+        }
+        // SAFETY: as above.
+        unsafe { self.finish() }
+    }
+
+    /// Rings the doorbell for what was built.
+    ///
+    /// # Safety
+    /// As [`post`](Self::post), and after `start`.
+    #[inline]
+    unsafe fn finish(&self) -> Result<(), Errno> {
+        // SAFETY: this function's own condition.
+        let code: c_int = unsafe { (self.complete)(self.qp.as_ptr()) };
+        if code == 0 { Ok(()) } else { Err(returned(code)) }
     }
 
     /// `ibv_wr_complete` takes all or nothing and does not say why. So the most
@@ -125,7 +179,6 @@ impl WrCalls {
     ///
     /// # Safety
     /// As [`post`](Self::post).
-    #[inline]
     unsafe fn post_range(&self, chain: &Chain<'_>, from: u32, count: u32) -> Result<(), Errno> {
         // SAFETY: this function's own condition.
         unsafe { (self.start)(self.qp.as_ptr()) };
@@ -139,39 +192,62 @@ impl WrCalls {
             }
         }
         // SAFETY: as above.
-        let code: c_int = unsafe { (self.complete)(self.qp.as_ptr()) };
-        if code == 0 { Ok(()) } else { Err(returned(code)) }
+        unsafe { self.finish() }
     }
 
-    /// Builds one request; `false` for one that there is no call for.
+    /// What every request begins with.
     ///
     /// # Safety
     /// As [`post`](Self::post), and between `start` and `complete`.
     #[inline]
-    unsafe fn build(&self, request: &Request<'_>) -> bool {
-        let wr = request.wr();
+    unsafe fn begin(&self, wr: &SendWr) {
         let qp = self.qp.as_ptr();
         // SAFETY: a field of the live queue pair, the caller's to write here.
         unsafe { (*qp).wr_id = wr.wr_id };
         // SAFETY: as above.
         unsafe { (*qp).wr_flags = wr.send_flags & !SEND_INLINE };
-        match wr.opcode {
-            WR_RDMA_WRITE if wr.is_inline() => {
-                // SAFETY: this function's own condition.
-                unsafe { (self.rdma_write)(qp, wr.rkey, wr.remote_addr) };
-                let word = (&raw const wr.word).cast_mut().cast();
-                // SAFETY: as above; the word is read, not written, and copied.
-                unsafe { (self.set_inline_data)(qp, word, size_of::<u64>()) };
-            }
-            WR_ATOMIC_WRITE => {
-                let Some(atomic_write) = self.atomic_write else {
-                    return false;
-                };
-                let word = (&raw const wr.word).cast();
-                // SAFETY: as above; the 8 bytes are copied.
-                unsafe { atomic_write(qp, wr.rkey, wr.remote_addr, word) };
-            }
+    }
+
+    /// Builds an inline write of a word.
+    ///
+    /// # Safety
+    /// As [`begin`](Self::begin).
+    #[inline]
+    unsafe fn build_inline(&self, wr: &SendWr) {
+        // SAFETY: this function's own condition.
+        unsafe { self.begin(wr) };
+        // SAFETY: as above.
+        unsafe { (self.rdma_write)(self.qp.as_ptr(), wr.rkey, wr.remote_addr) };
+        let word = (&raw const wr.word).cast_mut().cast();
+        // SAFETY: as above; the word is read, not written, and copied.
+        unsafe { (self.set_inline_data)(self.qp.as_ptr(), word, size_of::<u64>()) };
+    }
+
+    /// Builds a native atomic write.
+    ///
+    /// # Safety
+    /// As [`begin`](Self::begin), and `atomic_write` is the queue pair's.
+    #[inline]
+    unsafe fn build_atomic(&self, wr: &SendWr, atomic_write: WrAtomicWrite) {
+        // SAFETY: this function's own condition.
+        unsafe { self.begin(wr) };
+        let word = (&raw const wr.word).cast();
+        // SAFETY: as above; the 8 bytes are copied.
+        unsafe { atomic_write(self.qp.as_ptr(), wr.rkey, wr.remote_addr, word) };
+    }
+
+    /// Builds one request; `false` for one that there is no call for.
+    ///
+    /// # Safety
+    /// As [`begin`](Self::begin).
+    unsafe fn build(&self, request: &Request<'_>) -> bool {
+        let wr = request.wr();
+        match (wr.opcode, self.atomic_write) {
             // SAFETY: this function's own condition.
+            (WR_RDMA_WRITE, _) if wr.is_inline() => unsafe { self.build_inline(wr) },
+            // SAFETY: as above.
+            (WR_ATOMIC_WRITE, Some(call)) => unsafe { self.build_atomic(wr, call) },
+            // SAFETY: as above.
             _ => return unsafe { self.build_other(request) },
         }
         true
@@ -182,6 +258,8 @@ impl WrCalls {
     unsafe fn build_other(&self, request: &Request<'_>) -> bool {
         let wr = request.wr();
         let qp = self.qp.as_ptr();
+        // SAFETY: this function's own condition.
+        unsafe { self.begin(wr) };
         match wr.opcode {
             WR_RDMA_WRITE => {
                 // SAFETY: this function's own condition.
