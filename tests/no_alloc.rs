@@ -116,4 +116,30 @@ fn staging_doorbell_and_poll_never_allocate() {
             assert_eq!(allocations_of(|| everything(&mut ring, &rig)), 0, "threaded, {mode:?}");
         });
     }
+    #[cfg(feature = "verbs")]
+    verbs_never_allocates(&device, &rig);
+}
+
+/// The code that drives real queue pairs, on each path, waiting for its
+/// completion queue too.
+#[cfg(feature = "verbs")]
+fn verbs_never_allocates(device: &SoftDevice<'_>, rig: &Rig) {
+    use farword::verbs::Path;
+    use farword::verbs::nic::{NicConfig, NicQp};
+
+    for path in [Path::PostSend, Path::WrCalls, Path::Native] {
+        let config = NicConfig::default().with_path(path).with_channel(true);
+        let qp = NicQp::new(device, config).unwrap().into_provider().unwrap();
+        let mut ring = Ring::boxed(qp, RingConfig::new(32, 16)).unwrap();
+        assert_eq!(allocations_of(|| everything(&mut ring, rig)), 0, "{path:?}");
+        let waiting = || {
+            ring.provider_mut().events().unwrap().arm().unwrap();
+            let context = OpContext::new(0);
+            ring.atomic_write(rig.target, Word::le(0), Notify::Always, context).unwrap();
+            let told = ring.poll_or_sleep(core::time::Duration::from_secs(60), |_| {}).unwrap();
+            let events = ring.provider_mut().events().unwrap().take().unwrap();
+            assert_eq!((told, events), (1, 1));
+        };
+        assert_eq!(allocations_of(waiting), 0, "waiting, {path:?}");
+    }
 }
