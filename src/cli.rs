@@ -14,6 +14,8 @@ mod latency;
 mod output;
 mod perf;
 mod remote;
+#[cfg(feature = "sim")]
+mod simulate;
 mod soft;
 mod usage;
 
@@ -44,6 +46,8 @@ Exit codes: 0 done (and verified, for append), 1 it failed, 2 wrong usage.";
 enum Command {
     Append(append::Args),
     Perf(perf::Args),
+    #[cfg(feature = "sim")]
+    Simulate(simulate::Args),
 }
 
 /// Runs the command that the process was started with.
@@ -55,6 +59,8 @@ pub(crate) fn main() -> ExitCode {
     let result = match cli.command {
         Command::Append(args) => append::run(&args),
         Command::Perf(args) => perf::run(&args),
+        #[cfg(feature = "sim")]
+        Command::Simulate(args) => simulate::run(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
