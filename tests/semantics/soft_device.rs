@@ -197,8 +197,8 @@ const _RINGS_ARE_NOT_SYNC: () = {
     }
     impl<T: ?Sized> OnlyOne<()> for T {}
     impl<T: ?Sized + Sync> OnlyOne<u8> for T {}
-    <Ring<'static, InlineQp<'static>> as OnlyOne<_>>::WAY;
-    <Ring<'static, ThreadedQp> as OnlyOne<_>>::WAY;
+    let () = <Ring<'static, InlineQp<'static>> as OnlyOne<_>>::WAY;
+    let () = <Ring<'static, ThreadedQp> as OnlyOne<_>>::WAY;
 };
 
 /// A ring may go to another thread, and its memory with it.
