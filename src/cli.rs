@@ -21,6 +21,8 @@ mod perf;
 mod remote;
 #[cfg(feature = "verbs")]
 mod serve;
+#[cfg(feature = "sim")]
+mod simulate;
 mod soft;
 mod stop;
 mod usage;
@@ -58,6 +60,8 @@ enum Command {
     Serve(serve::Args),
     #[cfg(feature = "verbs")]
     Devices(devices::Args),
+    #[cfg(feature = "sim")]
+    Simulate(simulate::Args),
 }
 
 /// Runs the command that the process was started with.
@@ -73,6 +77,8 @@ pub(crate) fn main() -> ExitCode {
         Command::Serve(args) => serve::run(&args).map(|()| ExitCode::SUCCESS),
         #[cfg(feature = "verbs")]
         Command::Devices(args) => devices::run(&args).map(|()| ExitCode::SUCCESS),
+        #[cfg(feature = "sim")]
+        Command::Simulate(args) => simulate::run(&args).map(|()| ExitCode::SUCCESS),
     });
     match result {
         Ok(code) => code,

@@ -38,6 +38,9 @@ mod op;
 mod provider;
 mod region;
 mod ring;
+#[cfg(feature = "sim")]
+#[cfg_attr(docsrs, doc(cfg(feature = "sim")))]
+pub mod sim;
 mod slots;
 pub mod soft;
 #[cfg(feature = "verbs")]

@@ -181,7 +181,13 @@ pub struct Log<'m, P> {
 
 impl<'m, P: Provider> Log<'m, P> {
     /// Opens the log in `region`: reads its header over the ring and goes on
-    /// from its tail.
+    /// from its tail. A log that is flushed to persistence writes and flushes the
+    /// tail once more, as it stands, so that it is durable even where a lost
+    /// connection left it merely visible.
+    ///
+    /// After a failure, the old connection must be gone on both sides before the
+    /// log is opened over a new one: requests of a dead ring can still be on the
+    /// wire.
     ///
     /// `staging_memory` is what records pass through; `staging` is its
     /// registration ([`Usage::WRITE_SRC`] and [`Usage::READ_DST`]), of at least
@@ -194,8 +200,8 @@ impl<'m, P: Provider> Log<'m, P> {
     /// [`LogError::TailOutside`] for what is not a log;
     /// [`LogError::Invalid`] for a region or ring that cannot carry one (rights,
     /// alignment, a batch of less than 8); [`LogError::Ring`] and
-    /// [`LogError::TimedOut`] if the header could not be read. The region is
-    /// untouched in every case.
+    /// [`LogError::TimedOut`] if the header could not be read, or its tail not be
+    /// made durable. What the region holds is unchanged in every case.
     pub fn open(
         ring: Ring<'m, P>,
         region: RemoteRegion,
@@ -238,6 +244,7 @@ impl<'m, P: Provider> Log<'m, P> {
             reading: None,
         };
         let tail = log.read_tail(config.check_signature)?;
+        log.settle_tail(tail)?;
         log.appended = tail;
         log.written = tail;
         log.committed = tail;
@@ -451,6 +458,25 @@ impl<'m, P: Provider> Log<'m, P> {
         }
         let signature = u64::from_ne_bytes(signature);
         check_header(signature, u64::from_ne_bytes(used), self.data, self.region.size())
+    }
+
+    /// Makes the tail that was read durable before it is called so.
+    ///
+    /// A connection that was lost may have published it without its flush having
+    /// been carried out, and a flush of this connection need not cover writes of
+    /// another. So the word is written once more, as it stands, and flushed. The
+    /// records before it were durable before it could be seen.
+    fn settle_tail(&mut self, tail: Lsn) -> Result<(), LogError> {
+        if self.flush != FlushKind::Persistent {
+            return Ok(());
+        }
+        let quiet = OpContext::new(0);
+        self.ring.atomic_write(self.used_word, Word::ne(tail.0), Notify::OnError, quiet)?;
+        let ticket =
+            self.ring.flush(self.used_span, self.flush, Notify::Always, OpContext::new(tail.0))?;
+        let mut patience = self.bound.start();
+        self.ring.wait(ticket, || patience.more(), |_| {})?;
+        Ok(())
     }
 
     /// Copies bytes into the staging memory, sending what lies there when it is

@@ -158,7 +158,7 @@ pub struct Ring<'m, P> {
     batch: Batch<'m>,
     records: Slots<'m, Record>,
     signaled: u64,
-    /// One past the number of the last emulated flush.
+    /// One past the number of the last flush that a fence waits for.
     fence_to: u64,
     /// Everything below succeeded.
     confirmed: u64,
@@ -283,8 +283,9 @@ impl<'m, P: Provider> Ring<'m, P> {
     /// Stages an atomic write of 8 bytes. The word is copied; nothing that is
     /// passed needs to outlive the call.
     ///
-    /// It is fenced when an emulated flush staged before it may still be
-    /// outstanding, and only then.
+    /// It is fenced when a flush staged before it may still be outstanding and
+    /// the write could overtake it, and only then: an emulated flush, or the
+    /// FLUSH operation where the write is a plain one.
     ///
     /// # Errors
     /// [`Error::Full`] with the remedy, or [`Error::Failed`]. Nothing is staged
@@ -379,6 +380,12 @@ impl<'m, P: Provider> Ring<'m, P> {
                 let (number, request) =
                     self.stage_general(Op::Flush, 0, remote, notify, context)?;
                 self.batch.set_flush(number, request, kind as u32, remote.len());
+                if !self.capabilities.native_atomic_write {
+                    // An ATOMIC WRITE stays behind a FLUSH by itself; the plain
+                    // write that stands in for it may overtake one.
+                    self.batch.set_fence_due(true);
+                    self.fence_to = number.wrapping_add(1);
+                }
                 Ok(self.ticket(number))
             }
         }

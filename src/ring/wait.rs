@@ -162,7 +162,14 @@ impl<P: Provider> Ring<'_, P> {
     ) -> Result<(), WaitError> {
         while !self.is_idle() {
             let last = self.ticket(self.flight.next().wrapping_sub(1));
-            let posted = self.failure().is_none() && self.ring_for_waiting(last)?;
+            let posted = match self.failure() {
+                Some(_) => false,
+                None => match self.ring_for_waiting(last) {
+                    // The post itself killed the ring: all the more to give back.
+                    Err(Error::Failed { .. }) => false,
+                    result => result?,
+                },
+            };
             let given = self.poll_with(&mut each)?;
             if given == 0 && !posted && !self.is_idle() && !patience.more() {
                 if self.failure().is_none() {

@@ -95,6 +95,21 @@ fn a_success_behind_a_failure_is_not_believed() {
     assert_eq!((ring.failure(), ring.confirmed().get()), (Some(why), 0));
 }
 
+/// Flushed, and nothing before it failed: the queue pair was put into error from
+/// outside, and whether the request was carried out nobody said.
+#[test]
+fn a_flush_completion_that_comes_first_leaves_its_request_unknown() {
+    let mut ring = in_flight(3);
+    answer(&mut ring, 0, WcStatus::SUCCESS);
+    answer(&mut ring, 1, WcStatus::WR_FLUSH_ERR);
+    answer(&mut ring, 2, WcStatus::WR_FLUSH_ERR);
+    let mut expected = told(0..1, Outcome::Confirmed);
+    expected.extend(told(1..3, Outcome::Unknown));
+    assert_eq!(all_by_twos(&mut ring), expected);
+    let why = Why::Completion { status: WcStatus::WR_FLUSH_ERR, vendor_err: 0 };
+    assert_eq!(ring.failure(), Some(why));
+}
+
 #[test]
 fn the_first_error_names_the_failure_and_its_vendor_code() {
     let mut ring = in_flight(2);

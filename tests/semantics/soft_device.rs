@@ -189,6 +189,18 @@ fn rings_queue_pairs_and_engines_drop_in_any_order() {
     });
 }
 
+/// Compiles only while no ring is `Sync`: else the `_` below could be read in
+/// two ways.
+const _RINGS_ARE_NOT_SYNC: () = {
+    trait OnlyOne<Which> {
+        const WAY: () = ();
+    }
+    impl<T: ?Sized> OnlyOne<()> for T {}
+    impl<T: ?Sized + Sync> OnlyOne<u8> for T {}
+    let () = <Ring<'static, InlineQp<'static>> as OnlyOne<_>>::WAY;
+    let () = <Ring<'static, ThreadedQp> as OnlyOne<_>>::WAY;
+};
+
 /// A ring may go to another thread, and its memory with it.
 #[test]
 fn a_ring_goes_to_another_thread_between_staging_and_doorbell() {

@@ -76,7 +76,7 @@ pub fn ring<'m, P: Provider>(qp: P, depth: u32, batch: u32) -> Ring<'m, P> {
 
 /// A guard against hanging; no case is about how long it takes.
 pub fn patience() -> Deadline {
-    Deadline::after(Duration::from_secs(60))
+    Deadline::after(Duration::from_secs(20))
 }
 
 /// Context number `n`.
