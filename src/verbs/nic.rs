@@ -5,7 +5,7 @@
 //! with no hardware and no kernel support. It writes one 64-byte entry per
 //! request into its send queue and rings one doorbell per post, with a full
 //! fence; carries requests out on the regions of a
-//! [`SoftDevice`](crate::soft::SoftDevice), with its keys, bounds and rights;
+//! [`SoftDevice`], with its keys, bounds and rights;
 //! frees slots by polled completions alone; and can be given the habits that
 //! real providers differ in.
 //!

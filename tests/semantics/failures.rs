@@ -154,7 +154,11 @@ pub fn a_post_of_unknown_extent_fails_the_ring_and_ends(fabric: &impl Fabric) {
         let mut all = Vec::new();
         let end = ring.drain(Polls(1000), |completion| all.push(Told::from(completion)));
         assert_eq!(end, Err(WaitError::Ring(Error::Failed { why })));
-        assert_eq!(all, told(0..5, Outcome::Unknown), "{taken} were taken");
+        // An engine with a thread of its own may have been through some before
+        // the queue pair was put into error; those succeeded, and silently.
+        let silent = ring.confirmed().get();
+        assert!(silent <= taken.into(), "{silent} confirmed, {taken} taken");
+        assert_eq!(all, told(silent..5, Outcome::Unknown), "{taken} were taken");
         assert_eq!(ring.provider().chains, 1);
     }
 }
