@@ -74,7 +74,7 @@ impl<'m> Batch<'m> {
         let remote = unsafe { wr.byte_add(offset_of!(SendWr, remote_addr)) };
         // SAFETY: the address is a multiple of 8 within an element, and a
         // `Target` covers the fields `remote_addr`, `rkey` and `flush_kind` with
-        // what may stand there (the assertions below); no reference to the
+        // what may stand there (the assertions at the top); no reference to the
         // element is live.
         unsafe { remote.cast::<Target>().write(target) };
     }

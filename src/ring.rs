@@ -372,8 +372,7 @@ impl<'m, P: Provider> Ring<'m, P> {
                 };
                 let staged =
                     self.stage_buffer(Op::Flush, WR_RDMA_READ, sge, remote, notify, context)?;
-                self.batch.set_fence_due(true);
-                self.fence_to = self.number(staged).wrapping_add(1);
+                self.fence_behind(self.number(staged));
                 Ok(staged)
             }
             FlushSupport::Native => {
@@ -383,8 +382,7 @@ impl<'m, P: Provider> Ring<'m, P> {
                 if !self.capabilities.native_atomic_write {
                     // An ATOMIC WRITE stays behind a FLUSH by itself; the plain
                     // write that stands in for it may overtake one.
-                    self.batch.set_fence_due(true);
-                    self.fence_to = number.wrapping_add(1);
+                    self.fence_behind(number);
                 }
                 Ok(self.ticket(number))
             }
@@ -589,6 +587,12 @@ impl<'m, P: Provider> Ring<'m, P> {
             self.signaled += u64::from(self.batch.signal(number));
             number = number.wrapping_add(window + 1);
         }
+    }
+
+    /// The next atomic write waits for this flush.
+    fn fence_behind(&mut self, number: u64) {
+        self.batch.set_fence_due(true);
+        self.fence_to = number.wrapping_add(1);
     }
 
     /// Whether a flush of this kind would be staged.
