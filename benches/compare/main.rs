@@ -15,6 +15,7 @@ mod limits;
 mod measure;
 #[cfg(feature = "verbs")]
 mod nic;
+mod only;
 #[cfg(feature = "verbs")]
 mod plain;
 mod polling;
@@ -73,6 +74,7 @@ fn rows() -> Vec<Box<dyn row::Row>> {
     }
     floor::add(&mut rows);
     ring::add(&mut rows);
+    only::add(&mut rows);
     polling::add(&mut rows);
     rows
 }
