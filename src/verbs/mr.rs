@@ -92,7 +92,9 @@ impl<M: Memory> Mr<M> {
     /// # Errors
     /// [`DeviceError::Empty`], [`DeviceError::NoUsage`];
     /// [`DeviceError::MemoryLocked`] names the limit that was in the way;
-    /// [`DeviceError::Os`] for all else.
+    /// [`DeviceError::NotPersistent`] for [`Usage::FLUSH_PERSISTENT`] of memory
+    /// that is not, where the device knows the difference: one that has FLUSH
+    /// to persistence. [`DeviceError::Os`] for all else.
     pub fn register(pd: &Pd, memory: M, usage: Usage) -> Result<Self, DeviceError> {
         let words = memory.words();
         let (first, len) = (words.as_ptr(), size_of_val(words));
@@ -118,10 +120,15 @@ impl<M: Memory> Mr<M> {
             }
             other => other,
         };
-        match raw {
-            Ok(raw) => {
-                let registration = Registration { raw, pd: pd.clone() };
-                Ok(Mr { registration, usage, memory })
+        let keep = |raw| Registration { raw, pd: pd.clone() };
+        match raw.map(keep) {
+            Ok(registration) => Ok(Mr { registration, usage, memory }),
+            // Is it that right which is in the way? Nothing else says so.
+            Err(Errno::EINVAL)
+                if rights & ACCESS_FLUSH_PERSISTENT != 0
+                    && register(rights & !ACCESS_FLUSH_PERSISTENT).map(keep).is_ok() =>
+            {
+                Err(DeviceError::NotPersistent { device: pd.device().name() })
             }
             Err(errno) => Err(refused(pd, len as u64, errno)),
         }
@@ -184,6 +191,21 @@ impl<M> Mr<M> {
     #[must_use]
     pub fn pd(&self) -> &Pd {
         &self.registration.pd
+    }
+
+    /// Whether peers may use the FLUSH operation on it, for every kind of flush
+    /// among its usage: tell them, by
+    /// [`Announcement::with_native_flush`](crate::log::Announcement::with_native_flush)
+    /// for a log. Where it is not so, they flush by reads.
+    #[must_use]
+    pub fn grants_native_flush(&self) -> bool {
+        let can = self.pd().device().capabilities();
+        let kinds = [
+            (Usage::FLUSH_VISIBILITY, can.native_flush_visibility),
+            (Usage::FLUSH_PERSISTENT, can.native_flush_persistent),
+        ];
+        let mut asked = kinds.into_iter().filter(|(usage, _)| self.usage.contains(*usage)).peekable();
+        asked.peek().is_some() && asked.all(|(_, native)| native)
     }
 
     /// What was registered, as it was given.

@@ -4,7 +4,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use farword::verbs::{Cause, ConnConfig, Connector, Step};
+use farword::verbs::{Cause, ConnConfig, Connector, Path, Step};
 use farword::{AlignedOffset, Deadline, Error, Notify, RemoteRegion, WaitError, WcStatus, Why};
 
 use crate::Row;
@@ -17,6 +17,10 @@ pub(crate) const ROWS: &[Row] = &[
     ("an-mtu-change-in-mid-stream-loses-nothing", mtu_change),
     ("losses-are-made-good", losses),
 ];
+
+/// Rows for a device with ATOMIC WRITE.
+pub(crate) const NATIVE_ROWS: &[Row] =
+    &[("a-loss-on-the-native-path-is-made-good-or-told-of", losses_on_the_native_path)];
 
 const WORD: AlignedOffset = AlignedOffset::literal::<8>();
 
@@ -151,19 +155,66 @@ fn mtu_change(address: &str) {
     });
 }
 
-fn losses(address: &str) {
-    on_each_path(address, ConnConfig::default(), |server, mut client| {
-        run("tc qdisc add dev veth0 root netem loss 3%");
-        let _restore = Restore("tc qdisc del dev veth0 root");
-        for value in 0..512u64 {
-            let at = AlignedOffset::of_word(value as u32 % 512);
-            let target = client.region.target(at).expect("a target");
-            put(&mut client.ring, target, value + 1, Notify::OnError).expect("room");
+/// 3 % of what this side sends is lost.
+fn with_losses(job: impl FnOnce()) {
+    run("tc qdisc add dev veth0 root netem loss 3%");
+    let _restore = Restore("tc qdisc del dev veth0 root");
+    job();
+}
+
+/// Writes every word of the client's region once, and says how that ended and
+/// how many of them, from the first on, are confirmed.
+fn write_all(client: &mut Client) -> (Result<(), WaitError>, u64) {
+    let mut ended = Ok(());
+    for value in 0..512u64 {
+        let at = AlignedOffset::of_word(value as u32);
+        let target = client.region.target(at).expect("a target");
+        if let Err(error) = put(&mut client.ring, target, value + 1, Notify::OnError) {
+            ended = Err(error.into());
+            break;
         }
-        client.ring.drain(Deadline::after(LONG), |_| {}).expect("all");
-        for (index, word) in server.region.words().iter().enumerate() {
-            let there = word.load(std::sync::atomic::Ordering::Acquire);
-            assert_eq!(there, index as u64 + 1);
+    }
+    let drained = client.ring.drain(Deadline::after(LONG), |completion| {
+        assert!(!completion.outcome.is_confirmed(), "nobody asked to be told");
+    });
+    (ended.and(drained), client.ring.confirmed().get())
+}
+
+fn there(server: &Exposed, index: u64) -> u64 {
+    server.region.words()[index as usize].load(std::sync::atomic::Ordering::Acquire)
+}
+
+fn losses(address: &str) {
+    for path in [Path::PostSend, Path::WrCalls] {
+        over_the_wire(address, ConnConfig::default().with_path(path), |server, mut client| {
+            with_losses(|| assert_eq!(write_all(&mut client), (Ok(()), 512)));
+            for index in 0..512 {
+                assert_eq!(there(&server, index), index + 1);
+            }
+        });
+    }
+}
+
+/// An ATOMIC WRITE that is sent again is refused with a remote access error by
+/// the responder of the kernel's Soft-RoCE (6.12 and others), which has carried
+/// it out before. So it ends well or in that error; and what is confirmed is
+/// there in either case.
+fn losses_on_the_native_path(address: &str) {
+    let config = ConnConfig::default().with_path(Path::Native);
+    over_the_wire(address, config, |server, mut client| {
+        let mut result = None;
+        with_losses(|| result = Some(write_all(&mut client)));
+        let (ended, confirmed) = result.expect("it ran");
+        println!("{ended:?}, {confirmed} confirmed");
+        match ended {
+            Ok(()) => assert_eq!(confirmed, 512),
+            Err(WaitError::Ring(Error::Failed { why: Why::Completion { status, .. } })) => {
+                assert_eq!(status, WcStatus::REM_ACCESS_ERR);
+            }
+            Err(error) => panic!("{error}"),
+        }
+        for index in 0..confirmed {
+            assert_eq!(there(&server, index), index + 1, "word {index} is confirmed");
         }
     });
 }

@@ -89,7 +89,7 @@ unsafe fn begin(qp: *mut QpEx, opcode: u32, rkey: u32, remote_addr: u64) {
     hardware.built = ahead + 1;
     let wqe = hardware.entry(ahead);
     wqe.opcode = opcode;
-    wqe.flags = flags & !(SEND_INLINE | WORD | MALFORMED);
+    wqe.flags = flags & !(WORD | MALFORMED);
     wqe.len = 0;
     wqe.remote_addr = remote_addr;
     wqe.rkey = rkey;
@@ -169,7 +169,14 @@ unsafe extern "C" fn wr_set_inline_data(qp: *mut QpEx, data: *mut c_void, len: u
     }
     // SAFETY: as above.
     let wqe = unsafe { last(qp) };
-    wqe.flags |= SEND_INLINE | WORD;
+    if wqe.flags & SEND_INLINE == 0 {
+        // As Soft-RoCE, which then takes the entry's payload for a gather list:
+        // a request that fails at best. Here the mistake is found at once.
+        // SAFETY: as above.
+        unsafe { hardware(qp) }.build_error.get_or_insert(Errno::EINVAL);
+        return;
+    }
+    wqe.flags |= WORD;
     wqe.len = 8;
     // SAFETY: the caller's 8 bytes may be read.
     wqe.data = unsafe { data.cast::<u64>().read_unaligned() };
