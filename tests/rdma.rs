@@ -21,8 +21,12 @@ mod connect;
 mod faults;
 #[path = "rdma/killed.rs"]
 mod killed;
+#[path = "rdma/log_faults.rs"]
+mod log_faults;
 #[path = "rdma/memory.rs"]
 mod memory;
+#[path = "rdma/queues.rs"]
+mod queues;
 #[path = "rdma/support.rs"]
 mod support;
 #[path = "rdma/wire.rs"]
@@ -35,8 +39,16 @@ const GROUPS: [&str; 3] = ["one", "two", "two-native"];
 
 fn rows(group: &str) -> Vec<Row> {
     match group {
-        "one" => [connect::ROWS, memory::ROWS, faults::ROWS, killed::ROWS].concat(),
-        "two" => wire::ROWS.to_vec(),
+        "one" => [
+            connect::ROWS,
+            memory::ROWS,
+            faults::ROWS,
+            queues::ROWS,
+            killed::ROWS,
+            log_faults::ROWS,
+        ]
+        .concat(),
+        "two" => [wire::ROWS, log_faults::WIRE_ROWS].concat(),
         "two-native" => wire::NATIVE_ROWS.to_vec(),
         _ => Vec::new(),
     }

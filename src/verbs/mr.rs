@@ -204,7 +204,8 @@ impl<M> Mr<M> {
             (Usage::FLUSH_VISIBILITY, can.native_flush_visibility),
             (Usage::FLUSH_PERSISTENT, can.native_flush_persistent),
         ];
-        let mut asked = kinds.into_iter().filter(|(usage, _)| self.usage.contains(*usage)).peekable();
+        let mut asked =
+            kinds.into_iter().filter(|(usage, _)| self.usage.contains(*usage)).peekable();
         asked.peek().is_some() && asked.all(|(_, native)| native)
     }
 

@@ -5,13 +5,16 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use farword::verbs::{Cause, ConnConfig, Connector, Path, Step};
-use farword::{AlignedOffset, Deadline, Error, Notify, RemoteRegion, WaitError, WcStatus, Why};
+use farword::{
+    AlignedOffset, Deadline, Error, Notify, Outcome, RemoteRegion, WaitError, WcStatus, Why,
+};
 
 use crate::Row;
 use crate::support::{Client, Exposed, LONG, listen, paths, put};
 
 pub(crate) const ROWS: &[Row] = &[
     ("a-silent-peer-is-noticed-within-the-documented-bound", silent),
+    ("a-deadline-ends-the-wait-for-a-peer-that-is-retried-for-ever", deadline),
     ("a-peer-that-cannot-be-reached-is-given-up-in-time", unreachable),
     ("a-link-set-down-fails-what-is-pending", link_down),
     ("an-mtu-change-in-mid-stream-loses-nothing", mtu_change),
@@ -24,14 +27,14 @@ pub(crate) const NATIVE_ROWS: &[Row] =
 
 const WORD: AlignedOffset = AlignedOffset::literal::<8>();
 
-fn run(command: &str) {
+pub(crate) fn run(command: &str) {
     let words: Vec<&str> = command.split(' ').collect();
     let status = Command::new(words[0]).args(&words[1..]).status().expect("it starts");
     assert!(status.success(), "{command}: {status}");
 }
 
 /// Undoes what a row did to the wire, also when it panics.
-struct Restore(&'static str);
+pub(crate) struct Restore(pub(crate) &'static str);
 
 impl Drop for Restore {
     fn drop(&mut self) {
@@ -39,11 +42,15 @@ impl Drop for Restore {
     }
 }
 
+/// The address at the wire's other end.
+pub(crate) fn peer_of(address: &str) -> String {
+    let (network, host) = address.rsplit_once('.').expect("an IPv4 address");
+    format!("{network}.{}", host.parse::<u8>().expect("a number") + 1)
+}
+
 /// A client at `address` and a server at the next one.
 fn over_the_wire(address: &str, config: ConnConfig, job: impl FnOnce(Exposed, Client)) {
-    let (network, host) = address.rsplit_once('.').expect("an IPv4 address");
-    let peer = format!("{network}.{}", host.parse::<u8>().expect("a number") + 1);
-    let (listener, to) = listen(&peer);
+    let (listener, to) = listen(&peer_of(address));
     thread::scope(|scope| {
         let server = scope.spawn(|| Exposed::accept(&listener, 4096, &config));
         let source = format!("{address}:0").parse().expect("an address");
@@ -87,6 +94,35 @@ fn silent(address: &str) {
         for part in ["rxe0 port 1 GID ::ffff:10.9.0.1", "10.9.0.2", "RoCE version", "4791"] {
             assert!(text.contains(part), "{text} lacks {part}");
         }
+    });
+}
+
+/// CASES 20: with librpma's retry count of 7, Soft-RoCE never gives up. The
+/// caller's deadline does, and then nothing is left hanging.
+fn deadline(address: &str) {
+    let config = ConnConfig::default().with_retry_count(7);
+    assert_eq!(config.silence_bound(), None);
+    on_each_path(address, config, |server, mut client| {
+        let target = client.region.target(WORD).expect("a target");
+        let before = put(&mut client.ring, target, 1, Notify::Always).expect("room");
+        client.ring.wait(before, Deadline::after(LONG), |_| {}).expect("all is well");
+        run("tc qdisc add dev veth0 root netem loss 100%");
+        let restore = Restore("tc qdisc del dev veth0 root");
+        let ticket = put(&mut client.ring, target, 2, Notify::Always).expect("room");
+        // Longer than the bound of the default settings.
+        let limit = Duration::from_secs(3);
+        let ended = client.ring.wait(ticket, Deadline::after(limit), |_| {});
+        assert_eq!(ended, Err(WaitError::TimedOut));
+        assert!(!client.ring.is_confirmed(ticket));
+        client.ring.abandon();
+        let mut told = Vec::new();
+        let ended = client.ring.drain(Deadline::after(LONG), |completion| {
+            told.push((completion.context.get(), completion.outcome));
+        });
+        assert!(matches!(ended, Err(WaitError::Ring(Error::Failed { why: Why::Abandoned }))));
+        assert_eq!(told, [(2, Outcome::Unknown)]);
+        drop(restore);
+        assert!((1..=2).contains(&there(&server, 1)), "the confirmed one is there");
     });
 }
 

@@ -3,9 +3,7 @@
 use farword::verbs::nic::{Given, NicQp};
 use farword::verbs::{Path, PathUnavailable};
 use farword::wr::{WR_ATOMIC_WRITE, WR_FLUSH, WR_RDMA_READ, WR_RDMA_WRITE};
-use farword::{
-    Error, FlushKind, FlushSupport, Invalid, Notify, Provider, Ring, RingConfig, Word,
-};
+use farword::{Error, FlushKind, FlushSupport, Invalid, Notify, Provider, Ring, RingConfig, Word};
 
 use crate::support::nic::{Nic, with_half_native_nic, with_nic};
 use crate::support::{Fabric, ctx, polled, ring};
