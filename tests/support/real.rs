@@ -75,7 +75,7 @@ impl Memories {
         let register =
             |usage| Mr::register(server, Arc::clone(&memory), usage).expect("it is registered");
         // A device that has FLUSH to persistence refuses it for such memory.
-        let every_use = Usage::from_bits(0xff & !Usage::FLUSH_PERSISTENT.bits());
+        let every_use = Usage::from_bits(!Usage::FLUSH_PERSISTENT.bits());
         let doomed = register(every_use);
         let local = Mr::alloc(client, 8 * WORDS, Usage::WRITE_SRC | Usage::READ_DST);
         Memories {
