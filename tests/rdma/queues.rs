@@ -88,7 +88,9 @@ fn partly_refused(address: &str) {
             let remedy = Remedy::Poll { occupied: LEN as u32, depth: 64 };
             assert_eq!(ring.doorbell(), Err(Error::Full { remedy }));
             assert_eq!(u64::from(ring.in_flight() + ring.staged()), LEN);
-            assert_eq!(u64::from(ring.in_flight()), room, "what fits was taken");
+            // A queue may be deeper than what was granted, which is a promise.
+            let taken = u64::from(ring.in_flight());
+            assert!((room..LEN).contains(&taken), "what fits was taken: {taken} of {room}");
             let mut contexts = Vec::new();
             let mut deadline = Deadline::after(LONG);
             while !ring.is_idle() {

@@ -212,14 +212,14 @@ impl WrCalls {
         unsafe { (*qp).wr_flags = flags };
     }
 
-    /// Builds an inline write of a word.
+    /// Builds an inline write of a word, whose flags say that it is one.
     ///
     /// # Safety
     /// As [`begin`](Self::begin).
     #[inline]
     unsafe fn build_inline(&self, wr: &SendWr) {
         // SAFETY: this function's own condition.
-        unsafe { self.begin(wr, wr.send_flags | SEND_INLINE) };
+        unsafe { self.begin(wr, wr.send_flags) };
         // SAFETY: as above.
         unsafe { (self.rdma_write)(self.qp.as_ptr(), wr.rkey, wr.remote_addr) };
         let word = (&raw const wr.word).cast_mut().cast();
