@@ -7,7 +7,7 @@ pub(crate) enum Task {
     Json,
     /// Hold instruction counts against the limits in the tree.
     Check,
-    /// Print fresh limits.
+    /// Write fresh limits.
     Limits,
     Sweep,
     /// This process runs under an instruction counter.

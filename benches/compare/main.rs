@@ -13,12 +13,23 @@ mod count;
 mod floor;
 mod limits;
 mod measure;
+#[cfg(feature = "verbs")]
+mod nic;
+mod only;
+#[cfg(feature = "verbs")]
+mod plain;
 mod polling;
 mod report;
 mod ring;
 mod row;
+#[cfg(feature = "verbs")]
+mod rpma;
 mod sweep;
 mod threads;
+#[cfg(feature = "verbs")]
+mod verbs;
+#[cfg(feature = "verbs")]
+mod wqe;
 
 use std::process::ExitCode;
 
@@ -54,8 +65,16 @@ fn main() -> ExitCode {
 /// Every row that this build and this machine have, in the order of the table.
 fn rows() -> Vec<Box<dyn row::Row>> {
     let mut rows = Vec::new();
+    #[cfg(feature = "verbs")]
+    {
+        rpma::add(&mut rows);
+        plain::add(&mut rows);
+        wqe::add(&mut rows);
+        verbs::add(&mut rows);
+    }
     floor::add(&mut rows);
     ring::add(&mut rows);
+    only::add(&mut rows);
     polling::add(&mut rows);
     rows
 }
