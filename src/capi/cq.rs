@@ -6,8 +6,8 @@ use core::ptr::NonNull;
 use rdma_sys::{ibv_context, ibv_cq, ibv_wc};
 
 use super::{
-    E_NO_COMPLETION, E_SHARED_CHANNEL, E_UNKNOWN, Failure, INVAL, Owned, PROVIDER, answer, get,
-    place,
+    E_NO_COMPLETION, E_SHARED_CHANNEL, E_UNKNOWN, Failure, INVAL, LOG_LEVEL_DEBUG, Owned, PROVIDER,
+    answer, get, log, place,
 };
 use crate::error::Errno;
 use crate::verbs::{CompChannel, CompletionQueue, LIBIBVERBS, request_notify};
@@ -150,6 +150,9 @@ pub unsafe extern "C" fn rpma_cq_get_wc(
     // SAFETY: the queue is alive, and there is room for as many.
     let got = unsafe { poll(cq.queue.get().as_ptr(), num_entries, wc) };
     if got == 0 {
+        if log::is_heard(LOG_LEVEL_DEBUG) {
+            nothing_there();
+        }
         return E_NO_COMPLETION;
     }
     if got < 0 || got > num_entries {
@@ -160,6 +163,14 @@ pub unsafe extern "C" fn rpma_cq_get_wc(
         unsafe { into.write(got) };
     }
     0
+}
+
+#[cold]
+fn nothing_there() {
+    let _ = answer(|| {
+        log!(DEBUG, c"rpma_cq_get_wc", "no completion is there");
+        Ok(())
+    });
 }
 
 #[cold]

@@ -12,14 +12,13 @@ use std::time::Instant;
 use std::vec::Vec;
 
 use rdma_sys::{
-    rdma_ack_cm_event, rdma_cm_event, rdma_cm_event_type as kind, rdma_create_event_channel,
-    rdma_destroy_event_channel, rdma_event_channel, rdma_get_cm_event,
+    rdma_ack_cm_event, rdma_cm_event, rdma_cm_event_type as kind, rdma_cm_id,
+    rdma_create_event_channel, rdma_destroy_event_channel, rdma_event_channel, rdma_get_cm_event,
 };
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::{read, write};
 
-use super::id::CmId;
 use crate::error::Errno;
 use crate::verbs::errno::{last_errno, to_errno};
 
@@ -62,8 +61,9 @@ pub(crate) struct Event {
     pub(crate) kind: c_uint,
     pub(crate) status: c_int,
     pub(crate) private_data: Vec<u8>,
-    /// The new id that a connection request brings.
-    pub(crate) request: Option<CmId>,
+    /// The new id that a connection request brings: its reader's, to make a
+    /// [`CmId`](super::id::CmId) of.
+    pub(crate) request: Option<NonNull<rdma_cm_id>>,
 }
 
 /// rdma_cm's event channel. Its owner sees to it that the ids whose events it
@@ -144,11 +144,7 @@ unsafe fn copy(event: &rdma_cm_event) -> Event {
         _ => Vec::new(),
     };
     let request = match event.event {
-        kind::RDMA_CM_EVENT_CONNECT_REQUEST => NonNull::new(event.id).map(|id| {
-            // SAFETY: a connection request hands its id over to whoever reads
-            // the event.
-            unsafe { CmId::from_raw(id) }
-        }),
+        kind::RDMA_CM_EVENT_CONNECT_REQUEST => NonNull::new(event.id),
         _ => None,
     };
     Event { kind: event.event, status: event.status, private_data, request }
