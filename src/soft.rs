@@ -29,6 +29,15 @@ mod inline;
 mod memory;
 #[cfg(feature = "std")]
 mod queue;
+/// The atomics of [`queue`].
+#[cfg(feature = "std")]
+mod sync {
+    pub(super) use core::sync::atomic::{AtomicU64, Ordering};
+
+    /// A word that one side writes and the other reads, never at once: the
+    /// atomics about it see to that, so relaxed accesses do.
+    pub(super) type SharedWord = AtomicU64;
+}
 #[cfg(feature = "std")]
 mod threaded;
 #[cfg(feature = "verbs")]

@@ -6,10 +6,12 @@
 //! the way. Everything in an entry is an atomic word, so the queue needs no
 //! unsafe code.
 
-use core::sync::atomic::{AtomicU64, Ordering};
 use std::boxed::Box;
 
 use crossbeam_utils::CachePadded;
+
+// The module above says which atomics: loom's test of this file has its own.
+use super::sync::{AtomicU64, Ordering, SharedWord};
 
 /// How many words an entry carries.
 pub(super) const WORDS: usize = 6;
@@ -20,7 +22,7 @@ pub(super) const WORDS: usize = 6;
 struct Entry {
     /// The number of the entry plus one, once its words are written.
     stamp: AtomicU64,
-    words: [AtomicU64; WORDS],
+    words: [SharedWord; WORDS],
 }
 
 /// The part of a queue that both sides see.
@@ -30,6 +32,8 @@ pub(super) struct Queue {
     /// How many entries the consumer has taken out. Read by the producer only
     /// when the queue may be full.
     taken: CachePadded<AtomicU64>,
+    /// Why the producer puts in nothing more; 0 while it does.
+    closed: AtomicU64,
 }
 
 impl Queue {
@@ -39,6 +43,7 @@ impl Queue {
         Queue {
             entries: (0..len).map(|_| Entry::default()).collect(),
             taken: CachePadded::new(AtomicU64::new(0)),
+            closed: AtomicU64::new(0),
         }
     }
 
@@ -83,6 +88,14 @@ impl Producer {
         entry.stamp.store(self.next, Ordering::Release);
         true
     }
+
+    /// Says that nothing more comes, and why: any number but 0. The first one
+    /// stays.
+    pub(super) fn close(&self, queue: &Queue, why: u64) {
+        if queue.closed.load(Ordering::Relaxed) == 0 {
+            queue.closed.store(why, Ordering::Release);
+        }
+    }
 }
 
 /// The consumer's place in a queue.
@@ -113,6 +126,19 @@ impl Consumer {
         Some(core::array::from_fn(|index| entry.words[index].load(Ordering::Relaxed)))
     }
 
+    /// Why nothing more comes, once everything that came has been popped; 0
+    /// until then.
+    #[inline]
+    pub(super) fn end(&self, queue: &Queue) -> u64 {
+        let why = queue.closed.load(Ordering::Acquire);
+        if why == 0 {
+            return 0;
+        }
+        // Whoever sees the end sees the stamp of everything put in before it.
+        let more = queue.entry(self.next).stamp.load(Ordering::Relaxed) == self.next + 1;
+        if more { 0 } else { why }
+    }
+
     /// Frees the places of everything that was popped.
     #[inline]
     pub(super) fn release(&self, queue: &Queue) {
@@ -120,7 +146,7 @@ impl Consumer {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 
@@ -140,6 +166,19 @@ mod tests {
             assert_eq!(consumer.pop(&queue), Some([n; WORDS]));
         }
         assert_eq!(consumer.pop(&queue), None);
+    }
+
+    #[test]
+    fn the_end_is_told_only_after_everything_before_it_was_popped() {
+        let queue = Queue::new(2);
+        let (mut producer, mut consumer) = (Producer::new(), Consumer::new());
+        assert!(producer.push(&queue, 2, [1; WORDS]));
+        assert_eq!(consumer.end(&queue), 0);
+        producer.close(&queue, 7);
+        producer.close(&queue, 8);
+        assert_eq!(consumer.end(&queue), 0, "an entry waits");
+        assert_eq!(consumer.pop(&queue), Some([1; WORDS]));
+        assert_eq!(consumer.end(&queue), 7, "the first reason stays");
     }
 
     #[test]

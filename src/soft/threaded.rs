@@ -53,6 +53,11 @@ struct Shared {
     added: Mutex<Vec<Arc<Wires>>>,
 }
 
+/// Why a completion queue ends: a completion found no place.
+const OVERRUN: u64 = 1;
+/// Why a completion queue ends: so has the thread.
+const GONE: u64 = 2;
+
 /// What a queue pair shares with the thread.
 #[derive(Debug)]
 struct Wires {
@@ -63,10 +68,6 @@ struct Wires {
     scratch: AtomicU64,
     /// Set by the owner: flush from here on.
     abort: AtomicBool,
-    /// Set by the thread: a completion found no place.
-    overrun: AtomicBool,
-    /// Set by the thread as it ends: nothing completes any more.
-    gone: AtomicBool,
 }
 
 /// A queue pair that an [`Engine`] serves.
@@ -108,8 +109,6 @@ impl Engine {
             qp_num: next_qp_num(),
             scratch: AtomicU64::new(0),
             abort: AtomicBool::new(false),
-            overrun: AtomicBool::new(false),
-            gone: AtomicBool::new(false),
         });
         let mut added = self.shared.added.lock().unwrap_or_else(PoisonError::into_inner);
         added.push(Arc::clone(&wires));
@@ -162,7 +161,7 @@ fn serve(device: &SoftDevice<'_>, shared: &Shared) {
     let mut added = shared.added.lock().unwrap_or_else(PoisonError::into_inner);
     served.extend(added.drain(..).map(Served::new));
     for qp in served {
-        qp.wires.gone.store(true, Ordering::Release);
+        qp.cq.close(&qp.wires.cq, GONE);
     }
 }
 
@@ -230,7 +229,7 @@ impl Served {
         let number = self.sq_number();
         let words = encode_completion(wqe, status, number);
         if !self.cq.push(&self.wires.cq, self.wires.config.cq_depth, words) {
-            self.wires.overrun.store(true, Ordering::Release);
+            self.cq.close(&self.wires.cq, OVERRUN);
         }
     }
 
@@ -288,13 +287,11 @@ impl Provider for ThreadedQp {
             self.cq.release(&self.wires.cq);
             return Ok(count);
         }
-        if self.wires.overrun.load(Ordering::Relaxed) {
-            return Err(DeviceFault::CompletionQueue);
+        match self.cq.end(&self.wires.cq) {
+            0 => Ok(0),
+            OVERRUN => Err(DeviceFault::CompletionQueue),
+            _ => Err(DeviceFault::Device),
         }
-        if self.wires.gone.load(Ordering::Relaxed) {
-            return Err(DeviceFault::Device);
-        }
-        Ok(0)
     }
 
     fn abort(&mut self) {

@@ -14,7 +14,7 @@ use crate::verbs::ffi::{FLUSH_GLOBAL, FLUSH_PERSISTENT, FLUSH_RANGE, QpEx};
 use crate::verbs::nic::board::Board;
 use crate::verbs::nic::hardware::Hardware;
 use crate::verbs::nic::wqe::{MALFORMED, WORD, Wqe};
-use crate::wr::{SEND_INLINE, WR_ATOMIC_WRITE, WR_FLUSH, WR_RDMA_READ, WR_RDMA_WRITE};
+use crate::wr::{WR_ATOMIC_WRITE, WR_FLUSH, WR_RDMA_READ, WR_RDMA_WRITE};
 
 /// Fills a queue pair's function pointers in, those of ATOMIC WRITE and FLUSH
 /// only where it has them.
@@ -76,9 +76,9 @@ unsafe extern "C" fn wr_complete(qp: *mut QpEx) -> c_int {
 unsafe fn begin<'a>(qp: *mut QpEx, opcode: u32, rkey: u32, remote_addr: u64) -> &'a mut Wqe {
     // SAFETY: a field of the caller's queue pair.
     let id = unsafe { (*qp).wr_id };
-    // SAFETY: this function's own condition.
-    let flags = unsafe { flags(qp) };
     // SAFETY: as above.
+    let flags = unsafe { (*qp).wr_flags };
+    // SAFETY: this function's own condition.
     let hardware = unsafe { hardware(qp) };
     let ahead = hardware.built;
     if ahead >= hardware.limit() {
@@ -90,24 +90,13 @@ unsafe fn begin<'a>(qp: *mut QpEx, opcode: u32, rkey: u32, remote_addr: u64) -> 
     hardware.built = ahead + 1;
     let wqe = hardware.entry(ahead);
     wqe.opcode = opcode;
-    wqe.flags = flags;
+    wqe.flags = flags & !(WORD | MALFORMED);
     wqe.len = 0;
     wqe.remote_addr = remote_addr;
     wqe.rkey = rkey;
     wqe.lkey = 0;
     wqe.wr_id = id;
     wqe
-}
-
-/// The flags of the request that is being built.
-///
-/// # Safety
-/// As for [`begin`].
-#[inline]
-unsafe fn flags(qp: *mut QpEx) -> u32 {
-    // SAFETY: a field of the caller's queue pair.
-    let flags = unsafe { (*qp).wr_flags };
-    flags & !(SEND_INLINE | WORD | MALFORMED)
 }
 
 /// The entry of the request that was begun last, as [`begin`] gave it.
@@ -176,10 +165,9 @@ unsafe extern "C" fn wr_set_inline_data(qp: *mut QpEx, data: *mut c_void, len: u
         return;
     }
     // SAFETY: as above.
-    let flags = unsafe { flags(qp) };
-    // SAFETY: as above.
     let wqe = unsafe { last(qp) };
-    wqe.flags = flags | SEND_INLINE | WORD;
+    // As on Soft-RoCE, the flag says that this is a word, and not the call:
+    // without it, it counts as a gather list, of a key that is nobody's.
     wqe.len = 8;
     // SAFETY: the caller's 8 bytes may be read.
     wqe.data = unsafe { data.cast::<u64>().read_unaligned() };
