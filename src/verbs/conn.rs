@@ -8,6 +8,9 @@
 //! // To a server that exposes a log, as `farword serve` and librpma's example do.
 //! let mut connection = Connector::new(ConnConfig::default())?.connect("10.9.0.1:7000", &[])?;
 //! let told = Announcement::from_bytes(connection.private_data())?;
+//! if told.native_flush != Some(true) {
+//!     connection.emulate_flush();
+//! }
 //! let staging = Mr::alloc(connection.pd(), 1 << 16, Usage::WRITE_SRC | Usage::READ_DST)?;
 //! let ring = connection.ring(32)?;
 //! let mut log =
@@ -24,10 +27,13 @@ mod connection;
 mod connector;
 mod error;
 mod id;
+#[cfg(feature = "capi")]
+mod info;
 mod link;
 mod listener;
 mod queues;
 mod resolve;
+mod shape;
 pub(in crate::verbs) mod watch;
 
 pub use channel::Waker;
@@ -37,3 +43,10 @@ pub use connector::Connector;
 pub use error::{Cause, ConnError, RejectReason, Rejection, Step, Via};
 pub use listener::{Incoming, Listener};
 pub(in crate::verbs) use resolve::resolve_device;
+#[cfg(feature = "capi")]
+pub(crate) use {
+    channel::{Event, EventChannel},
+    id::{CmId, Handshake},
+    info::AddressInfo,
+    shape::{QpShape, attempts},
+};

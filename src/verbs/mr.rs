@@ -1,21 +1,20 @@
 //! Registered memory.
 
-#![allow(unsafe_code, reason = "libibverbs is a C library")]
+#![allow(unsafe_code, reason = "memory is made known to a device")]
 
 use core::fmt;
-use core::ptr::NonNull;
 use core::sync::atomic::AtomicU64;
 
-use rdma_sys::{ibv_access_flags as access, ibv_dereg_mr, ibv_mr, ibv_reg_mr};
+use rdma_sys::ibv_access_flags as access;
 use rustix::process::{Resource, getrlimit};
 
 use crate::error::Errno;
 use crate::region::{LocalSlice, RemoteRegion, Usage};
 use crate::verbs::device::{DeviceCapabilities, DeviceError, DeviceStep};
-use crate::verbs::errno::last_errno;
 use crate::verbs::ffi::{ACCESS_FLUSH_GLOBAL, ACCESS_FLUSH_PERSISTENT};
 use crate::verbs::memory::{Memory, Pages};
 use crate::verbs::pd::Pd;
+use crate::verbs::registration::Registration;
 
 /// Registered memory, and whoever keeps it.
 ///
@@ -48,27 +47,9 @@ use crate::verbs::pd::Pd;
 pub struct Mr<M = Pages> {
     // Deregistered first, by `Registration`'s own drop.
     registration: Registration,
+    pd: Pd,
     usage: Usage,
     memory: M,
-}
-
-#[derive(Debug)]
-struct Registration {
-    raw: NonNull<ibv_mr>,
-    pd: Pd,
-}
-
-// SAFETY: a registration may be used and ended from any thread.
-unsafe impl Send for Registration {}
-// SAFETY: as above; its fields never change.
-unsafe impl Sync for Registration {}
-
-impl Drop for Registration {
-    fn drop(&mut self) {
-        // SAFETY: it was registered once and is ended once. Requests that still
-        // name its keys fail from now on.
-        unsafe { ibv_dereg_mr(self.raw.as_ptr()) };
-    }
 }
 
 impl Mr<Pages> {
@@ -92,7 +73,9 @@ impl<M: Memory> Mr<M> {
     /// # Errors
     /// [`DeviceError::Empty`], [`DeviceError::NoUsage`];
     /// [`DeviceError::MemoryLocked`] names the limit that was in the way;
-    /// [`DeviceError::Os`] for all else.
+    /// [`DeviceError::NotPersistent`] for [`Usage::FLUSH_PERSISTENT`] of memory
+    /// that is not, where the device knows the difference: one that has FLUSH
+    /// to persistence. [`DeviceError::Os`] for all else.
     pub fn register(pd: &Pd, memory: M, usage: Usage) -> Result<Self, DeviceError> {
         let words = memory.words();
         let (first, len) = (words.as_ptr(), size_of_val(words));
@@ -102,26 +85,24 @@ impl<M: Memory> Mr<M> {
         if usage == Usage::NONE {
             return Err(DeviceError::NoUsage);
         }
-        let capabilities = pd.device().capabilities();
-        let rights = access_flags(usage, capabilities);
-        let register = |rights: u32| {
-            let flags = rights.cast_signed();
-            // SAFETY: the domain is alive; the memory is `len` bytes long, is
-            // seen by everybody as atomics, and by `Memory`'s contract stays
-            // until `memory` is dropped, which is after the registration ends.
-            let raw = unsafe { ibv_reg_mr(pd.as_ptr(), first.cast_mut().cast(), len, flags) };
-            NonNull::new(raw).ok_or_else(last_errno)
+        let (domain, first) = (pd.raw(), first.cast_mut().cast());
+        let device = pd.device().capabilities();
+        let register = |usage| {
+            // SAFETY: the domain is alive, and kept until the registration is
+            // gone; the memory is `len` bytes long, is seen by everybody as
+            // atomics, and by `Memory`'s contract stays until `memory` is
+            // dropped, which is after the registration ends.
+            unsafe { Registration::new(domain, first, len, usage, device) }
         };
-        let raw = match register(rights) {
-            Err(Errno::EOPNOTSUPP) if capabilities.on_demand_paging => {
-                register(rights | access::IBV_ACCESS_ON_DEMAND.0)
-            }
-            other => other,
-        };
-        match raw {
-            Ok(raw) => {
-                let registration = Registration { raw, pd: pd.clone() };
-                Ok(Mr { registration, usage, memory })
+        match register(usage) {
+            Ok(registration) => Ok(Mr { registration, pd: pd.clone(), usage, memory }),
+            // Is it that right which is in the way? Nothing else says so.
+            Err(Errno::EINVAL)
+                if device.native_flush_persistent
+                    && usage.contains(Usage::FLUSH_PERSISTENT)
+                    && register(without_persistence(usage)).is_ok() =>
+            {
+                Err(DeviceError::NotPersistent { device: pd.device().name() })
             }
             Err(errno) => Err(refused(pd, len as u64, errno)),
         }
@@ -169,21 +150,35 @@ impl<M> Mr<M> {
     /// The key that peers name.
     #[must_use]
     pub fn rkey(&self) -> u32 {
-        // SAFETY: the registration is alive.
-        unsafe { (*self.registration.raw.as_ptr()).rkey }
+        self.registration.rkey()
     }
 
     /// The key that this side's own requests name.
     #[must_use]
     pub fn lkey(&self) -> u32 {
-        // SAFETY: the registration is alive.
-        unsafe { (*self.registration.raw.as_ptr()).lkey }
+        self.registration.lkey()
     }
 
     /// Its protection domain.
     #[must_use]
     pub fn pd(&self) -> &Pd {
-        &self.registration.pd
+        &self.pd
+    }
+
+    /// Whether peers may use the FLUSH operation on it, for every kind of flush
+    /// among its usage: tell them, by
+    /// [`Announcement::with_native_flush`](crate::log::Announcement::with_native_flush)
+    /// for a log. Where it is not so, they flush by reads.
+    #[must_use]
+    pub fn grants_native_flush(&self) -> bool {
+        let can = self.pd().device().capabilities();
+        let kinds = [
+            (Usage::FLUSH_VISIBILITY, can.native_flush_visibility),
+            (Usage::FLUSH_PERSISTENT, can.native_flush_persistent),
+        ];
+        let mut asked =
+            kinds.into_iter().filter(|(usage, _)| self.usage.contains(*usage)).peekable();
+        asked.peek().is_some() && asked.all(|(_, native)| native)
     }
 
     /// What was registered, as it was given.
@@ -204,7 +199,7 @@ impl<M> fmt::Debug for Mr<M> {
 }
 
 /// The rights that a usage needs, as librpma maps them.
-fn access_flags(usage: Usage, capabilities: &DeviceCapabilities) -> u32 {
+pub(super) fn access_flags(usage: Usage, capabilities: &DeviceCapabilities) -> u32 {
     let has = |bit| usage.contains(bit);
     let mut rights = 0;
     if has(Usage::READ_SRC) {
@@ -241,6 +236,11 @@ fn access_flags(usage: Usage, capabilities: &DeviceCapabilities) -> u32 {
         rights |= access::IBV_ACCESS_LOCAL_WRITE.0;
     }
     rights
+}
+
+/// The usage without flushes to persistence, and never none.
+fn without_persistence(usage: Usage) -> Usage {
+    Usage::from_bits(usage.bits() & !Usage::FLUSH_PERSISTENT.bits()) | Usage::READ_SRC
 }
 
 fn refused(pd: &Pd, asked: u64, errno: Errno) -> DeviceError {

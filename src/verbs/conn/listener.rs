@@ -1,5 +1,7 @@
 //! The accepting side.
 
+#![allow(unsafe_code, reason = "librdmacm is a C library")]
+
 use core::net::SocketAddr;
 use core::time::Duration;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -13,7 +15,7 @@ use super::config::{ConnConfig, check_private_data};
 use super::connection::{Connection, via};
 use super::connector::{domain, set_ack_timeout};
 use super::error::{Cause, ConnError, Step};
-use super::id::{Handshake, Id};
+use super::id::{CmId, Handshake, Id};
 use super::link::Endpoint;
 use super::queues::Queues;
 use super::resolve::{expect, lookup};
@@ -37,7 +39,9 @@ const BACKLOG: i32 = 64;
 /// let usage = Usage::WRITE_DST | Usage::READ_SRC | Usage::FLUSH_VISIBILITY;
 /// let region = Mr::alloc(&pd, 1 << 20, usage)?;
 /// log::format(region.words())?;
-/// let told = Announcement::new(region.remote()).to_bytes();
+/// let told = Announcement::new(region.remote())
+///     .with_native_flush(region.grants_native_flush())
+///     .to_bytes();
 /// let connection = request.accept(&pd, &told, &ConnConfig::default())?;
 /// connection.wait_end(None)?;
 /// println!("the log's tail is at {}", log::tail(region.words())?.get());
@@ -104,6 +108,9 @@ impl Listener {
             };
             match (event.kind, event.request) {
                 (kind::RDMA_CM_EVENT_CONNECT_REQUEST, Some(id)) => {
+                    // SAFETY: a listener's connection request hands its id
+                    // over to whoever reads the event.
+                    let id = unsafe { CmId::from_raw(id) };
                     return Incoming::new(id, event.private_data);
                 }
                 (kind::RDMA_CM_EVENT_DEVICE_REMOVAL, _) => {
@@ -143,12 +150,12 @@ pub struct Incoming {
 }
 
 impl Incoming {
-    fn new(id: Id, private_data: Vec<u8>) -> Result<Self, ConnError> {
+    fn new(id: CmId, private_data: Vec<u8>) -> Result<Self, ConnError> {
         let peer = id.peer_address();
         let failed = |errno| ConnError::new(Step::Request, Cause::Os(errno)).with_peer(peer);
         // A channel of its own, so that the listener never sees its events.
         let channel = Waker::new().and_then(Channel::new).map_err(failed)?;
-        let id = id.migrate(&channel).map_err(failed)?;
+        let id = Id::migrated(id, &channel).map_err(failed)?;
         Ok(Incoming { id: Some(id), peer, private_data })
     }
 
@@ -169,7 +176,7 @@ impl Incoming {
     /// # Errors
     /// [`Cause::Device`].
     pub fn device(&self) -> Result<Device, ConnError> {
-        let context = self.id.as_ref().and_then(Id::context);
+        let context = self.id.as_ref().and_then(|id| id.context());
         let Some(context) = context else {
             return Err(self.error(Step::Accept, Cause::Os(Errno::ENODEV)));
         };
