@@ -79,6 +79,45 @@ impl<'m> Batch<'m> {
         unsafe { remote.cast::<Target>().write(target) };
     }
 
+    /// As [`set_word`](Self::set_word), at an address that nobody has checked.
+    #[cfg(feature = "capi")]
+    #[inline]
+    pub(crate) fn set_word_at(
+        &mut self,
+        number: u64,
+        flags: u32,
+        (address, rkey): (u64, u32),
+        word: u64,
+    ) {
+        let flags = flags | self.flags;
+        self.flags &= !SEND_FENCE;
+        let wr = self.wrs.get_mut(number);
+        wr.word = word;
+        wr.send_flags = flags;
+        wr.remote_addr = address;
+        wr.rkey = rkey;
+    }
+
+    /// Gives a staged request another number than its own, to come back in its
+    /// completion.
+    #[cfg(feature = "capi")]
+    #[inline]
+    pub(crate) fn set_id(&mut self, number: u64, wr_id: u64) {
+        self.wrs.get_mut(number).wr_id = wr_id;
+    }
+
+    /// Gives a staged request immediate data, in network byte order.
+    #[cfg(feature = "capi")]
+    pub(crate) fn set_immediate(&mut self, number: u64, imm: u32) {
+        self.wrs.get_mut(number).imm_data = imm;
+    }
+
+    /// A staged or posted request.
+    #[cfg(feature = "capi")]
+    pub(crate) fn get(&self, number: u64) -> &SendWr {
+        self.wrs.get(number)
+    }
+
     /// Whether the next atomic write will be fenced, and whether it shall be.
     #[inline]
     pub(crate) fn is_fence_due(&self) -> bool {
