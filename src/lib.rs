@@ -29,6 +29,9 @@ compile_error!(
 );
 
 mod batch;
+#[cfg(feature = "capi")]
+#[cfg_attr(docsrs, doc(cfg(feature = "capi")))]
+pub mod capi;
 mod error;
 pub mod fault;
 pub mod flight;

@@ -5,9 +5,12 @@
 //! reach, or that requests move, is an [`Mr`].
 
 mod abi;
+mod completion;
 mod conn;
 mod cq;
 mod device;
+#[cfg(feature = "capi")]
+mod direct;
 mod errno;
 mod events;
 mod fault_cell;
@@ -19,6 +22,9 @@ mod mr;
 pub mod nic;
 mod pd;
 mod qp;
+mod registration;
+#[cfg(feature = "capi")]
+mod srq;
 mod thread_domain;
 
 pub use conn::{
@@ -34,3 +40,15 @@ pub use memory::{Memory, Pages, Words};
 pub use mr::Mr;
 pub use pd::Pd;
 pub use qp::{Path, PathUnavailable, RawQp, VerbsQp};
+#[cfg(feature = "capi")]
+pub(crate) use {
+    completion::{CompChannel, CompletionQueue, request_notify},
+    conn::{AddressInfo, CmId, Event, EventChannel, Handshake, QpShape, attempts},
+    device::capabilities_of,
+    direct::{Command, Direct, Remote},
+    ffi::{QP_EX_WITH_FLUSH, advise_mr},
+    library::LIBIBVERBS,
+    pd::RawPd,
+    registration::Registration,
+    srq::ReceiveQueue,
+};

@@ -24,10 +24,13 @@ mod connection;
 mod connector;
 mod error;
 mod id;
+#[cfg(feature = "capi")]
+mod info;
 mod link;
 mod listener;
 mod queues;
 mod resolve;
+mod shape;
 pub(in crate::verbs) mod watch;
 
 pub use channel::Waker;
@@ -37,3 +40,10 @@ pub use connector::Connector;
 pub use error::{Cause, ConnError, RejectReason, Rejection, Step, Via};
 pub use listener::{Incoming, Listener};
 pub(in crate::verbs) use resolve::resolve_device;
+#[cfg(feature = "capi")]
+pub(crate) use {
+    channel::{Event, EventChannel},
+    id::{CmId, Handshake},
+    info::AddressInfo,
+    shape::{QpShape, attempts},
+};

@@ -2,7 +2,6 @@
 
 #![allow(unsafe_code, reason = "libibverbs is a C library")]
 
-use core::ffi::c_int;
 use core::fmt;
 use core::ptr::NonNull;
 use core::time::Duration;
@@ -14,8 +13,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::error::{Errno, Error};
 use crate::ring::{Completion, Deadline, Patience, Ring};
+use crate::verbs::completion::request_notify;
 use crate::verbs::events::set_nonblocking;
-use crate::verbs::ffi::returned;
 use crate::verbs::library::Library;
 use crate::verbs::qp::VerbsQp;
 
@@ -70,13 +69,7 @@ impl CqEvents {
     pub fn arm(&mut self) -> Result<(), Errno> {
         self.make_nonblocking()?;
         // SAFETY: the queue is alive, says `new`.
-        let context = unsafe { (*self.cq.as_ptr()).context };
-        // SAFETY: a live queue's context is open.
-        let request = unsafe { (*context).ops.req_notify_cq };
-        let request = request.ok_or(Errno::EOPNOTSUPP)?;
-        // SAFETY: the queue is alive; 0 asks for every completion.
-        let code: c_int = unsafe { request(self.cq.as_ptr(), 0) };
-        if code == 0 { Ok(()) } else { Err(returned(code)) }
+        unsafe { request_notify(self.cq) }
     }
 
     /// Takes the events that are there, and says how many. The queue must be

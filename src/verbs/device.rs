@@ -94,6 +94,21 @@ pub struct DeviceCapabilities {
     pub ports: u8,
 }
 
+/// What the device of any open context can do.
+///
+/// # Errors
+/// The errno of asking it.
+///
+/// # Safety
+/// The context is open.
+#[cfg(feature = "capi")]
+pub(crate) unsafe fn capabilities_of(
+    context: NonNull<ibv_context>,
+) -> Result<DeviceCapabilities, Errno> {
+    // SAFETY: this function's own condition.
+    unsafe { list::query_capabilities(context) }
+}
+
 impl Device {
     /// Opens the device of this name, such as `mlx5_0`.
     ///

@@ -307,6 +307,30 @@ pub(crate) unsafe fn alloc_parent_domain(
     NonNull::new(parent).ok_or_else(last_errno)
 }
 
+/// Gives advice about registered memory.
+///
+/// # Errors
+/// What the call returned; `EOPNOTSUPP` where there is no such call.
+///
+/// # Safety
+/// The domain is alive, and the element names registered memory of it.
+#[cfg(feature = "capi")]
+pub(crate) unsafe fn advise_mr(
+    pd: NonNull<ibv_pd>,
+    advice: u32,
+    flags: u32,
+    element: &mut rdma_sys::ibv_sge,
+) -> Result<(), c_int> {
+    // SAFETY: the domain is alive, so its context is open.
+    let context = unsafe { (*pd.as_ptr()).context };
+    let advise = extended_op!(context, advise_mr).ok_or(Errno::EOPNOTSUPP.0)?;
+    // SAFETY: this function's own condition; one element.
+    match unsafe { advise(pd.as_ptr(), advice, flags, element, 1) } {
+        0 => Ok(()),
+        code => Err(code),
+    }
+}
+
 unsafe extern "C" {
     fn _ibv_query_gid_ex(
         context: *mut ibv_context,

@@ -1,21 +1,20 @@
 //! Registered memory.
 
-#![allow(unsafe_code, reason = "libibverbs is a C library")]
+#![allow(unsafe_code, reason = "memory is made known to a device")]
 
 use core::fmt;
-use core::ptr::NonNull;
 use core::sync::atomic::AtomicU64;
 
-use rdma_sys::{ibv_access_flags as access, ibv_dereg_mr, ibv_mr, ibv_reg_mr};
+use rdma_sys::ibv_access_flags as access;
 use rustix::process::{Resource, getrlimit};
 
 use crate::error::Errno;
 use crate::region::{LocalSlice, RemoteRegion, Usage};
 use crate::verbs::device::{DeviceCapabilities, DeviceError, DeviceStep};
-use crate::verbs::errno::last_errno;
 use crate::verbs::ffi::{ACCESS_FLUSH_GLOBAL, ACCESS_FLUSH_PERSISTENT};
 use crate::verbs::memory::{Memory, Pages};
 use crate::verbs::pd::Pd;
+use crate::verbs::registration::Registration;
 
 /// Registered memory, and whoever keeps it.
 ///
@@ -48,27 +47,9 @@ use crate::verbs::pd::Pd;
 pub struct Mr<M = Pages> {
     // Deregistered first, by `Registration`'s own drop.
     registration: Registration,
+    pd: Pd,
     usage: Usage,
     memory: M,
-}
-
-#[derive(Debug)]
-struct Registration {
-    raw: NonNull<ibv_mr>,
-    pd: Pd,
-}
-
-// SAFETY: a registration may be used and ended from any thread.
-unsafe impl Send for Registration {}
-// SAFETY: as above; its fields never change.
-unsafe impl Sync for Registration {}
-
-impl Drop for Registration {
-    fn drop(&mut self) {
-        // SAFETY: it was registered once and is ended once. Requests that still
-        // name its keys fail from now on.
-        unsafe { ibv_dereg_mr(self.raw.as_ptr()) };
-    }
 }
 
 impl Mr<Pages> {
@@ -102,29 +83,15 @@ impl<M: Memory> Mr<M> {
         if usage == Usage::NONE {
             return Err(DeviceError::NoUsage);
         }
-        let capabilities = pd.device().capabilities();
-        let rights = access_flags(usage, capabilities);
-        let register = |rights: u32| {
-            let flags = rights.cast_signed();
-            // SAFETY: the domain is alive; the memory is `len` bytes long, is
-            // seen by everybody as atomics, and by `Memory`'s contract stays
-            // until `memory` is dropped, which is after the registration ends.
-            let raw = unsafe { ibv_reg_mr(pd.as_ptr(), first.cast_mut().cast(), len, flags) };
-            NonNull::new(raw).ok_or_else(last_errno)
-        };
-        let raw = match register(rights) {
-            Err(Errno::EOPNOTSUPP) if capabilities.on_demand_paging => {
-                register(rights | access::IBV_ACCESS_ON_DEMAND.0)
-            }
-            other => other,
-        };
-        match raw {
-            Ok(raw) => {
-                let registration = Registration { raw, pd: pd.clone() };
-                Ok(Mr { registration, usage, memory })
-            }
-            Err(errno) => Err(refused(pd, len as u64, errno)),
-        }
+        let (domain, first) = (pd.raw(), first.cast_mut().cast());
+        // SAFETY: the domain is alive, and kept until the registration is gone;
+        // the memory is `len` bytes long, is seen by everybody as atomics, and
+        // by `Memory`'s contract stays until `memory` is dropped, which is after
+        // the registration ends.
+        let registration =
+            unsafe { Registration::new(domain, first, len, usage, pd.device().capabilities()) }
+                .map_err(|errno| refused(pd, len as u64, errno))?;
+        Ok(Mr { registration, pd: pd.clone(), usage, memory })
     }
 
     /// The memory.
@@ -169,21 +136,19 @@ impl<M> Mr<M> {
     /// The key that peers name.
     #[must_use]
     pub fn rkey(&self) -> u32 {
-        // SAFETY: the registration is alive.
-        unsafe { (*self.registration.raw.as_ptr()).rkey }
+        self.registration.rkey()
     }
 
     /// The key that this side's own requests name.
     #[must_use]
     pub fn lkey(&self) -> u32 {
-        // SAFETY: the registration is alive.
-        unsafe { (*self.registration.raw.as_ptr()).lkey }
+        self.registration.lkey()
     }
 
     /// Its protection domain.
     #[must_use]
     pub fn pd(&self) -> &Pd {
-        &self.registration.pd
+        &self.pd
     }
 
     /// What was registered, as it was given.
@@ -204,7 +169,7 @@ impl<M> fmt::Debug for Mr<M> {
 }
 
 /// The rights that a usage needs, as librpma maps them.
-fn access_flags(usage: Usage, capabilities: &DeviceCapabilities) -> u32 {
+pub(super) fn access_flags(usage: Usage, capabilities: &DeviceCapabilities) -> u32 {
     let has = |bit| usage.contains(bit);
     let mut rights = 0;
     if has(Usage::READ_SRC) {

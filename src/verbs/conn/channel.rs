@@ -12,14 +12,14 @@ use std::time::Instant;
 use std::vec::Vec;
 
 use rdma_sys::{
-    rdma_ack_cm_event, rdma_cm_event, rdma_cm_event_type as kind, rdma_cm_id,
-    rdma_create_event_channel, rdma_destroy_event_channel, rdma_event_channel, rdma_get_cm_event,
+    rdma_ack_cm_event, rdma_cm_event, rdma_cm_event_type as kind, rdma_create_event_channel,
+    rdma_destroy_event_channel, rdma_event_channel, rdma_get_cm_event,
 };
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::{read, write};
 
-use super::id::Id;
+use super::id::CmId;
 use crate::error::Errno;
 use crate::verbs::errno::{last_errno, to_errno};
 
@@ -58,43 +58,119 @@ pub(super) enum Waited<T> {
 /// An event, copied out and acknowledged: what is never acknowledged makes the
 /// destruction of its id wait for ever.
 #[derive(Debug)]
-pub(super) struct Event {
-    pub(super) kind: c_uint,
-    pub(super) status: c_int,
-    pub(super) private_data: Vec<u8>,
+pub(crate) struct Event {
+    pub(crate) kind: c_uint,
+    pub(crate) status: c_int,
+    pub(crate) private_data: Vec<u8>,
     /// The new id that a connection request brings.
-    pub(super) request: Option<Id>,
+    pub(crate) request: Option<CmId>,
 }
 
-/// An event channel, and what wakes a wait for it.
+/// rdma_cm's event channel. Its owner sees to it that the ids whose events it
+/// carries go first.
 #[derive(Debug)]
-pub(super) struct Channel {
-    raw: NonNull<rdma_event_channel>,
-    waker: Waker,
-}
+pub(crate) struct EventChannel(NonNull<rdma_event_channel>);
 
 // SAFETY: librdmacm's calls may be made from any thread; an event channel is a
 // file descriptor and holds nothing of the thread that made it.
-unsafe impl Send for Channel {}
+unsafe impl Send for EventChannel {}
 // SAFETY: as above. Reading events is a system call on that descriptor, which
 // hands each event out once.
-unsafe impl Sync for Channel {}
+unsafe impl Sync for EventChannel {}
+
+impl EventChannel {
+    /// A channel whose reads wait.
+    pub(crate) fn new() -> Result<Self, Errno> {
+        // SAFETY: no conditions; null is checked for.
+        let raw = unsafe { rdma_create_event_channel() };
+        NonNull::new(raw).map(EventChannel).ok_or_else(last_errno)
+    }
+
+    pub(crate) fn as_ptr(&self) -> *mut rdma_event_channel {
+        self.0.as_ptr()
+    }
+
+    /// The next event. Where there is none it waits, or says `EAGAIN` once the
+    /// descriptor is non-blocking.
+    pub(crate) fn next(&self) -> Result<Event, Errno> {
+        let mut event: *mut rdma_cm_event = ptr::null_mut();
+        // SAFETY: the channel is alive; `event` may be written.
+        let status = unsafe { rdma_get_cm_event(self.as_ptr(), &mut event) };
+        if status != 0 {
+            return Err(last_errno());
+        }
+        // SAFETY: the call succeeded, so `event` is a valid event, ours until
+        // it is acknowledged.
+        let borrowed = unsafe { &*event };
+        // SAFETY: as above.
+        let copied = unsafe { copy(borrowed) };
+        // SAFETY: it was got from this channel and is acknowledged once; what
+        // it points at has been copied.
+        let status = unsafe { rdma_ack_cm_event(event) };
+        if status == 0 { Ok(copied) } else { Err(last_errno()) }
+    }
+}
+
+impl AsFd for EventChannel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: the channel is alive.
+        let fd = unsafe { (*self.as_ptr()).fd };
+        // SAFETY: its descriptor is open until the channel is destroyed, and
+        // nothing else closes it.
+        unsafe { BorrowedFd::borrow_raw(fd) }
+    }
+}
+
+impl Drop for EventChannel {
+    fn drop(&mut self) {
+        // SAFETY: its ids are gone, says the type.
+        unsafe { rdma_destroy_event_channel(self.as_ptr()) }
+    }
+}
+
+/// # Safety
+/// `event` was got from a channel and is not acknowledged yet.
+unsafe fn copy(event: &rdma_cm_event) -> Event {
+    // SAFETY: ids are those of connected queue pairs (RDMA_PS_TCP), whose events
+    // carry the `conn` member.
+    let param = unsafe { event.param.conn };
+    let private_data = match NonNull::new(param.private_data.cast_mut().cast::<u8>()) {
+        Some(bytes) if param.private_data_len > 0 => {
+            let len = usize::from(param.private_data_len);
+            // SAFETY: the event's private data is `len` bytes long and lives
+            // until the event is acknowledged.
+            unsafe { core::slice::from_raw_parts(bytes.as_ptr(), len) }.to_vec()
+        }
+        _ => Vec::new(),
+    };
+    let request = match event.event {
+        kind::RDMA_CM_EVENT_CONNECT_REQUEST => NonNull::new(event.id).map(|id| {
+            // SAFETY: a connection request hands its id over to whoever reads
+            // the event.
+            unsafe { CmId::from_raw(id) }
+        }),
+        _ => None,
+    };
+    Event { kind: event.event, status: event.status, private_data, request }
+}
+
+/// An event channel that does not wait, and what wakes a wait for it.
+#[derive(Debug)]
+pub(super) struct Channel {
+    events: EventChannel,
+    waker: Waker,
+}
 
 impl Channel {
     pub(super) fn new(waker: Waker) -> Result<Arc<Self>, Errno> {
-        // SAFETY: no conditions; null is checked for.
-        let raw = unsafe { rdma_create_event_channel() };
-        let Some(raw) = NonNull::new(raw) else {
-            return Err(last_errno());
-        };
-        let channel = Channel { raw, waker };
+        let channel = Channel { events: EventChannel::new()?, waker };
         let flags = fcntl_getfl(&channel).map_err(to_errno)?;
         fcntl_setfl(&channel, flags | OFlags::NONBLOCK).map_err(to_errno)?;
         Ok(Arc::new(channel))
     }
 
     pub(super) fn as_ptr(&self) -> *mut rdma_event_channel {
-        self.raw.as_ptr()
+        self.events.as_ptr()
     }
 
     pub(super) fn waker(&self) -> &Waker {
@@ -102,58 +178,16 @@ impl Channel {
     }
 
     /// The next event, if there is one now.
-    pub(super) fn try_next(self: &Arc<Self>) -> Result<Option<Event>, Errno> {
-        let mut event: *mut rdma_cm_event = ptr::null_mut();
-        // SAFETY: the channel lives as long as `self`; `event` may be written.
-        let status = unsafe { rdma_get_cm_event(self.as_ptr(), &mut event) };
-        if status != 0 {
-            return match last_errno() {
-                Errno::EAGAIN => Ok(None),
-                errno => Err(errno),
-            };
+    pub(super) fn try_next(&self) -> Result<Option<Event>, Errno> {
+        match self.events.next() {
+            Ok(event) => Ok(Some(event)),
+            Err(Errno::EAGAIN) => Ok(None),
+            Err(errno) => Err(errno),
         }
-        // SAFETY: the call succeeded, so `event` is a valid event, ours until
-        // it is acknowledged.
-        let borrowed = unsafe { &*event };
-        // SAFETY: as above.
-        let copied = unsafe { self.copy(borrowed) };
-        // SAFETY: it was got from this channel and is acknowledged once; what
-        // it points at has been copied.
-        unsafe { rdma_ack_cm_event(event) };
-        Ok(Some(copied))
-    }
-
-    /// # Safety
-    /// `event` was got from this channel and is not acknowledged yet.
-    unsafe fn copy(self: &Arc<Self>, event: &rdma_cm_event) -> Event {
-        // SAFETY: ids of this channel are those of connected queue pairs
-        // (RDMA_PS_TCP), whose events carry the `conn` member.
-        let param = unsafe { event.param.conn };
-        let private_data = match NonNull::new(param.private_data.cast_mut().cast::<u8>()) {
-            Some(bytes) if param.private_data_len > 0 => {
-                let len = usize::from(param.private_data_len);
-                // SAFETY: the event's private data is `len` bytes long and lives
-                // until the event is acknowledged.
-                unsafe { core::slice::from_raw_parts(bytes.as_ptr(), len) }.to_vec()
-            }
-            _ => Vec::new(),
-        };
-        let is_request = event.event == kind::RDMA_CM_EVENT_CONNECT_REQUEST;
-        let request = if is_request { self.adopt(event.id) } else { None };
-        Event { kind: event.event, status: event.status, private_data, request }
-    }
-
-    /// The id of a connection request: nobody's until now.
-    fn adopt(self: &Arc<Self>, id: *mut rdma_cm_id) -> Option<Id> {
-        NonNull::new(id).map(|id| {
-            // SAFETY: a connection request hands its id over to whoever reads
-            // the event; it is bound to this channel.
-            unsafe { Id::from_raw(id, Arc::clone(self)) }
-        })
     }
 
     /// Waits for the next event, until `deadline` where there is one.
-    pub(super) fn next(self: &Arc<Self>, deadline: Option<Instant>) -> Waited<Event> {
+    pub(super) fn next(&self, deadline: Option<Instant>) -> Waited<Event> {
         loop {
             match self.try_next() {
                 Ok(Some(event)) => return Waited::Came(event),
@@ -192,17 +226,6 @@ impl Channel {
 
 impl AsFd for Channel {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        // SAFETY: the channel lives as long as `self`.
-        let fd = unsafe { (*self.raw.as_ptr()).fd };
-        // SAFETY: its descriptor is open until the channel is destroyed, and
-        // nothing else closes it.
-        unsafe { BorrowedFd::borrow_raw(fd) }
-    }
-}
-
-impl Drop for Channel {
-    fn drop(&mut self) {
-        // SAFETY: every id holds an `Arc` of its channel, so none is left.
-        unsafe { rdma_destroy_event_channel(self.as_ptr()) }
+        self.events.as_fd()
     }
 }

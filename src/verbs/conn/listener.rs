@@ -13,7 +13,7 @@ use super::config::{ConnConfig, check_private_data};
 use super::connection::{Connection, via};
 use super::connector::{domain, set_ack_timeout};
 use super::error::{Cause, ConnError, Step};
-use super::id::{Handshake, Id};
+use super::id::{CmId, Handshake, Id};
 use super::link::Endpoint;
 use super::queues::Queues;
 use super::resolve::{expect, lookup};
@@ -143,12 +143,12 @@ pub struct Incoming {
 }
 
 impl Incoming {
-    fn new(id: Id, private_data: Vec<u8>) -> Result<Self, ConnError> {
+    fn new(id: CmId, private_data: Vec<u8>) -> Result<Self, ConnError> {
         let peer = id.peer_address();
         let failed = |errno| ConnError::new(Step::Request, Cause::Os(errno)).with_peer(peer);
         // A channel of its own, so that the listener never sees its events.
         let channel = Waker::new().and_then(Channel::new).map_err(failed)?;
-        let id = id.migrate(&channel).map_err(failed)?;
+        let id = Id::migrated(id, &channel).map_err(failed)?;
         Ok(Incoming { id: Some(id), peer, private_data })
     }
 
@@ -169,7 +169,7 @@ impl Incoming {
     /// # Errors
     /// [`Cause::Device`].
     pub fn device(&self) -> Result<Device, ConnError> {
-        let context = self.id.as_ref().and_then(Id::context);
+        let context = self.id.as_ref().and_then(|id| id.context());
         let Some(context) = context else {
             return Err(self.error(Step::Accept, Cause::Os(Errno::ENODEV)));
         };
