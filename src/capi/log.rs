@@ -91,7 +91,7 @@ fn which(threshold: c_int) -> Result<&'static AtomicI32, super::Failure> {
 }
 
 /// Whether anybody would hear of it.
-fn is_heard(level: c_int) -> bool {
+pub(super) fn is_heard(level: c_int) -> bool {
     level <= THRESHOLDS[0].load(Ordering::Relaxed)
 }
 
