@@ -10,7 +10,8 @@
 //! ```
 //!
 //! The groups: `one`, for a device with ADDRESS; `two`, for a second one on a
-//! wire, at the next address, that the row may spoil.
+//! wire, at the next address, that the row may spoil; `two-native`, for two that
+//! have ATOMIC WRITE.
 
 use std::process::ExitCode;
 
@@ -20,8 +21,12 @@ mod connect;
 mod faults;
 #[path = "rdma/killed.rs"]
 mod killed;
+#[path = "rdma/log_faults.rs"]
+mod log_faults;
 #[path = "rdma/memory.rs"]
 mod memory;
+#[path = "rdma/queues.rs"]
+mod queues;
 #[path = "rdma/support.rs"]
 mod support;
 #[path = "rdma/wire.rs"]
@@ -30,10 +35,21 @@ mod wire;
 /// A row: its name and what it does at an address.
 type Row = (&'static str, fn(&str));
 
+const GROUPS: [&str; 3] = ["one", "two", "two-native"];
+
 fn rows(group: &str) -> Vec<Row> {
     match group {
-        "one" => [connect::ROWS, memory::ROWS, faults::ROWS, killed::ROWS].concat(),
-        "two" => wire::ROWS.to_vec(),
+        "one" => [
+            connect::ROWS,
+            memory::ROWS,
+            faults::ROWS,
+            queues::ROWS,
+            killed::ROWS,
+            log_faults::ROWS,
+        ]
+        .concat(),
+        "two" => [wire::ROWS, log_faults::WIRE_ROWS].concat(),
+        "two-native" => wire::NATIVE_ROWS.to_vec(),
         _ => Vec::new(),
     }
 }
@@ -48,7 +64,7 @@ fn main() -> ExitCode {
             }
         }
         ["run", row, address] => {
-            let all = [rows("one"), rows("two")].concat();
+            let all = GROUPS.map(rows).concat();
             let Some((_, run)) = all.iter().find(|(name, _)| *name == row) else {
                 eprintln!("no row {row}");
                 return ExitCode::from(2);
@@ -57,7 +73,7 @@ fn main() -> ExitCode {
         }
         ["serve", address, file] => killed::serve(address, file),
         _ => {
-            eprintln!("usage: rdma list one|two | rdma run ROW ADDRESS");
+            eprintln!("usage: rdma list GROUP | rdma run ROW ADDRESS");
             return ExitCode::from(2);
         }
     }

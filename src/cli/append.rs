@@ -80,7 +80,7 @@ pub(super) struct Args {
     ///
     /// Its keys: records, bytes (of the records, without line ends),
     /// work_requests, doorbells, verified, device, engine (or, over a fabric,
-    /// path and peer), batch, and latency_ns with p50, p99, p999 and max. A
+    /// path, flush and peer), batch, and latency_ns with p50, p99, p999 and max. A
     /// record's latency is the time from its append to the end of the wait that
     /// confirms it. A run that was stopped half-way also has stopped.
     #[arg(long)]

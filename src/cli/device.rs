@@ -13,6 +13,9 @@ pub(super) struct RanOn {
     /// "native" or "fallback".
     #[serde(skip_serializing_if = "Option::is_none")]
     path: Option<&'static str>,
+    /// "native" or "emulated", where something was flushed over a fabric.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    flush: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     peer: Option<String>,
     /// How many queue pairs, where that was a choice.
@@ -22,7 +25,14 @@ pub(super) struct RanOn {
 
 impl RanOn {
     pub(super) fn soft(engine: Engine) -> Self {
-        RanOn { device: "soft".into(), engine: Some(engine), path: None, peer: None, qps: None }
+        RanOn {
+            device: "soft".into(),
+            engine: Some(engine),
+            path: None,
+            flush: None,
+            peer: None,
+            qps: None,
+        }
     }
 
     #[cfg(feature = "verbs")]
@@ -34,7 +44,17 @@ impl RanOn {
         };
         let device = connection.device().name().to_string();
         let peer = connection.peer_address().map(|peer| peer.to_string());
-        RanOn { device, engine: None, path: Some(path), peer, qps: None }
+        RanOn { device, engine: None, path: Some(path), flush: None, peer, qps: None }
+    }
+
+    /// With how the connection's ring flushes.
+    #[cfg(feature = "verbs")]
+    pub(super) fn with_flush(mut self, support: farword::FlushSupport) -> Self {
+        self.flush = Some(match support {
+            farword::FlushSupport::Native => "native",
+            _ => "emulated",
+        });
+        self
     }
 
     #[cfg(feature = "verbs")]
@@ -54,7 +74,11 @@ impl RanOn {
             None | Some(1) => String::new(),
             Some(qps) => format!(", {qps} queue pairs"),
         };
-        format!("{} to {peer}, {path} path{qps}", self.device)
+        let flush = match self.flush {
+            None => String::new(),
+            Some(flush) => format!(", {flush} flush"),
+        };
+        format!("{} to {peer}, {path} path{flush}{qps}", self.device)
     }
 
     /// Said under every table of figures that no network card had a part in.

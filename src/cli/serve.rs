@@ -108,7 +108,9 @@ fn serve(
 ) -> anyhow::Result<()> {
     let store = exposed.store;
     let region = exposed.on(&request.device()?)?;
-    let told = Announcement::new(region.remote()).to_bytes();
+    let told = Announcement::new(region.remote())
+        .with_native_flush(region.grants_native_flush())
+        .to_bytes();
     let connection = request.accept(region.pd(), &told, &ConnConfig::default())?;
     let peer = connection.peer_address().map(|peer| peer.to_string());
     let ended = wait_for_end(listener, &connection)?;

@@ -8,6 +8,9 @@
 //! // To a server that exposes a log, as `farword serve` and librpma's example do.
 //! let mut connection = Connector::new(ConnConfig::default())?.connect("10.9.0.1:7000", &[])?;
 //! let told = Announcement::from_bytes(connection.private_data())?;
+//! if told.native_flush != Some(true) {
+//!     connection.emulate_flush();
+//! }
 //! let staging = Mr::alloc(connection.pd(), 1 << 16, Usage::WRITE_SRC | Usage::READ_DST)?;
 //! let ring = connection.ring(32)?;
 //! let mut log =

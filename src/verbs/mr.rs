@@ -73,7 +73,9 @@ impl<M: Memory> Mr<M> {
     /// # Errors
     /// [`DeviceError::Empty`], [`DeviceError::NoUsage`];
     /// [`DeviceError::MemoryLocked`] names the limit that was in the way;
-    /// [`DeviceError::Os`] for all else.
+    /// [`DeviceError::NotPersistent`] for [`Usage::FLUSH_PERSISTENT`] of memory
+    /// that is not, where the device knows the difference: one that has FLUSH
+    /// to persistence. [`DeviceError::Os`] for all else.
     pub fn register(pd: &Pd, memory: M, usage: Usage) -> Result<Self, DeviceError> {
         let words = memory.words();
         let (first, len) = (words.as_ptr(), size_of_val(words));
@@ -84,14 +86,26 @@ impl<M: Memory> Mr<M> {
             return Err(DeviceError::NoUsage);
         }
         let (domain, first) = (pd.raw(), first.cast_mut().cast());
-        // SAFETY: the domain is alive, and kept until the registration is gone;
-        // the memory is `len` bytes long, is seen by everybody as atomics, and
-        // by `Memory`'s contract stays until `memory` is dropped, which is after
-        // the registration ends.
-        let registration =
-            unsafe { Registration::new(domain, first, len, usage, pd.device().capabilities()) }
-                .map_err(|errno| refused(pd, len as u64, errno))?;
-        Ok(Mr { registration, pd: pd.clone(), usage, memory })
+        let device = pd.device().capabilities();
+        let register = |usage| {
+            // SAFETY: the domain is alive, and kept until the registration is
+            // gone; the memory is `len` bytes long, is seen by everybody as
+            // atomics, and by `Memory`'s contract stays until `memory` is
+            // dropped, which is after the registration ends.
+            unsafe { Registration::new(domain, first, len, usage, device) }
+        };
+        match register(usage) {
+            Ok(registration) => Ok(Mr { registration, pd: pd.clone(), usage, memory }),
+            // Is it that right which is in the way? Nothing else says so.
+            Err(Errno::EINVAL)
+                if device.native_flush_persistent
+                    && usage.contains(Usage::FLUSH_PERSISTENT)
+                    && register(without_persistence(usage)).is_ok() =>
+            {
+                Err(DeviceError::NotPersistent { device: pd.device().name() })
+            }
+            Err(errno) => Err(refused(pd, len as u64, errno)),
+        }
     }
 
     /// The memory.
@@ -151,6 +165,22 @@ impl<M> Mr<M> {
         &self.pd
     }
 
+    /// Whether peers may use the FLUSH operation on it, for every kind of flush
+    /// among its usage: tell them, by
+    /// [`Announcement::with_native_flush`](crate::log::Announcement::with_native_flush)
+    /// for a log. Where it is not so, they flush by reads.
+    #[must_use]
+    pub fn grants_native_flush(&self) -> bool {
+        let can = self.pd().device().capabilities();
+        let kinds = [
+            (Usage::FLUSH_VISIBILITY, can.native_flush_visibility),
+            (Usage::FLUSH_PERSISTENT, can.native_flush_persistent),
+        ];
+        let mut asked =
+            kinds.into_iter().filter(|(usage, _)| self.usage.contains(*usage)).peekable();
+        asked.peek().is_some() && asked.all(|(_, native)| native)
+    }
+
     /// What was registered, as it was given.
     #[must_use]
     pub fn memory(&self) -> &M {
@@ -206,6 +236,11 @@ pub(super) fn access_flags(usage: Usage, capabilities: &DeviceCapabilities) -> u
         rights |= access::IBV_ACCESS_LOCAL_WRITE.0;
     }
     rights
+}
+
+/// The usage without flushes to persistence, and never none.
+fn without_persistence(usage: Usage) -> Usage {
+    Usage::from_bits(usage.bits() & !Usage::FLUSH_PERSISTENT.bits()) | Usage::READ_SRC
 }
 
 fn refused(pd: &Pd, asked: u64, errno: Errno) -> DeviceError {

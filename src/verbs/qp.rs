@@ -37,6 +37,7 @@ pub struct VerbsQp<O = Arc<dyn Any + Send + Sync>> {
     calls: Option<WrCalls>,
     path: Path,
     capabilities: Capabilities,
+    scratch: Option<LocalSlice>,
     library: &'static Library,
     fault: FaultCell,
     events: Option<CqEvents>,
@@ -81,7 +82,8 @@ pub struct RawQp {
     /// How many bytes one request may move (the port's `max_msg_sz`).
     pub max_message: u64,
     /// 8 registered bytes that emulated flushes read into; without them and
-    /// without a native flush there is none.
+    /// without a native flush there is none. Worth having with a native flush
+    /// too: see [`VerbsQp::emulate_flush`].
     pub scratch: Option<LocalSlice>,
     /// The channel that the completion queue was created with, or null.
     pub channel: *mut ibv_comp_channel,
@@ -148,6 +150,7 @@ impl<O> VerbsQp<O> {
             calls: if path == Path::PostSend { None } else { calls },
             path,
             capabilities,
+            scratch: raw.scratch,
             library,
             fault,
             events,
@@ -159,6 +162,20 @@ impl<O> VerbsQp<O> {
     #[must_use]
     pub fn path(&self) -> Path {
         self.path
+    }
+
+    /// Has flushes emulated by reads, as where there is no FLUSH operation, and
+    /// says whether there is somewhere to read to; without that nothing changes.
+    /// Call it before a ring is built: a ring asks once what its provider can do.
+    ///
+    /// For peers that do not grant the FLUSH operation; see
+    /// [`Connection::emulate_flush`](crate::verbs::Connection::emulate_flush).
+    pub fn emulate_flush(&mut self) -> bool {
+        let Some(scratch) = self.scratch else {
+            return false;
+        };
+        self.capabilities.flush = FlushSupport::Emulated(scratch);
+        true
     }
 
     /// What keeps the queue pair usable.

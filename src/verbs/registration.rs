@@ -50,13 +50,7 @@ impl Registration {
             let raw = unsafe { ibv_reg_mr(pd.as_ptr(), first, len, rights.cast_signed()) };
             NonNull::new(raw).map(Registration).ok_or_else(last_errno)
         };
-        let rights = access_flags(usage, device);
-        match register(rights) {
-            Err(Errno::EOPNOTSUPP) if device.on_demand_paging => {
-                register(rights | access::IBV_ACCESS_ON_DEMAND.0)
-            }
-            other => other,
-        }
+        pinned_or_on_demand(access_flags(usage, device), device, register)
     }
 
     /// Where the memory begins, and how many bytes it has.
@@ -100,10 +94,53 @@ impl Registration {
     }
 }
 
+/// Registers with these rights and, where the memory cannot be pinned and the
+/// device can do without, for paging on demand.
+fn pinned_or_on_demand<T>(
+    rights: u32,
+    device: &DeviceCapabilities,
+    register: impl Fn(u32) -> Result<T, Errno>,
+) -> Result<T, Errno> {
+    match register(rights) {
+        Err(Errno::EOPNOTSUPP) if device.on_demand_paging => {
+            register(rights | access::IBV_ACCESS_ON_DEMAND.0)
+        }
+        other => other,
+    }
+}
+
 impl Drop for Registration {
     fn drop(&mut self) {
         // SAFETY: it was registered once and is ended once. Requests that still
         // name its keys fail from now on.
         unsafe { ibv_dereg_mr(self.0.as_ptr()) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::cell::RefCell;
+    use std::vec::Vec;
+
+    use super::*;
+
+    /// What a device that answers so is asked for, and what comes of it.
+    fn asked(on_demand_paging: bool, pinned: Errno) -> (Vec<u32>, Result<(), Errno>) {
+        let device = DeviceCapabilities { on_demand_paging, ..DeviceCapabilities::default() };
+        let asked = RefCell::new(Vec::new());
+        let result = pinned_or_on_demand(3, &device, |rights| {
+            asked.borrow_mut().push(rights);
+            if rights & access::IBV_ACCESS_ON_DEMAND.0 == 0 { Err(pinned) } else { Ok(()) }
+        });
+        (asked.into_inner(), result)
+    }
+
+    #[test]
+    fn what_cannot_be_pinned_is_paged_on_demand_where_the_device_can() {
+        let on_demand = 3 | access::IBV_ACCESS_ON_DEMAND.0;
+        assert_eq!(asked(true, Errno::EOPNOTSUPP), (Vec::from([3, on_demand]), Ok(())));
+        assert_eq!(asked(false, Errno::EOPNOTSUPP), (Vec::from([3]), Err(Errno::EOPNOTSUPP)));
+        // Memory that is refused for another reason is not tried again.
+        assert_eq!(asked(true, Errno::ENOMEM), (Vec::from([3]), Err(Errno::ENOMEM)));
     }
 }

@@ -17,6 +17,7 @@ pub(crate) const ROWS: &[Row] = &[
     ("a-peer-is-rejected-with-a-reason", rejected),
     ("a-request-that-is-dropped-is-a-rejection", dropped_request),
     ("a-port-where-nobody-listens-rejects", closed_port),
+    ("connecting-before-anybody-listens-spoils-nothing", before_listening),
     ("a-peer-that-does-not-answer-is-given-up-in-time", no_answer),
     ("a-host-name-leads-to-the-peer", host_name),
     ("an-address-that-no-device-has-is-named", no_such_address),
@@ -122,6 +123,28 @@ fn closed_port(address: &str) {
     for part in ["nobody listens", "rxe0 port 1 GID", &to.to_string(), "is the server running"] {
         assert!(text.contains(part), "{text} lacks {part}");
     }
+}
+
+/// CASES 21: an error each time, nothing freed twice, and then it works.
+fn before_listening(address: &str) {
+    let (listener, to) = listen(address);
+    drop(listener);
+    let connector = Connector::new(ConnConfig::default()).expect("a connector");
+    for _ in 0..3 {
+        let error = connector.connect_address(to, &[]).expect_err("nobody listens yet");
+        assert!(matches!(error.cause(), Cause::Rejected(_)), "{error}");
+    }
+    let listener = Listener::bind(&to.to_string()).expect("listening now");
+    thread::scope(|scope| {
+        let server = scope.spawn(|| {
+            let request = listener.next(Some(LONG)).expect("a request");
+            let pd = Pd::new(&request.device().expect("its device")).expect("a domain");
+            request.accept(&pd, &[], &ConnConfig::default()).expect("accepting")
+        });
+        let client = connector.connect_address(to, &[]).expect("connecting");
+        let _server = server.join().expect("no panic");
+        assert!(!client.has_ended());
+    });
 }
 
 fn no_answer(address: &str) {

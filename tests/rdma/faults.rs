@@ -6,7 +6,7 @@ use std::thread;
 
 use farword::verbs::{ConnConfig, Mr, Path, VerbsQp};
 use farword::{
-    AlignedOffset, Completion, Deadline, Error, FlushKind, Notify, OpContext, Outcome,
+    AlignedOffset, Completion, Deadline, Error, FlushKind, LocalSlice, Notify, OpContext, Outcome,
     RemoteRegion, Ring, Ticket, Usage, WaitError, WcStatus, Why, Word,
 };
 
@@ -18,6 +18,7 @@ pub(crate) const ROWS: &[Row] = &[
     ("out-of-bounds-fails-and-touches-nothing", out_of_bounds),
     ("a-region-without-the-right-fails", no_right),
     ("a-region-deregistered-under-the-client-fails", deregistered),
+    ("a-wrong-local-key-fails-and-sends-nothing", wrong_local_key),
     ("the-third-write-fails-and-every-context-comes-back-once", third_fails),
     ("any-number-of-unsignaled-writes-goes-through", queues_to_the_brim),
     ("seven-silent-writes-and-one-loud-one-are-confirmed-by-it", one_confirms_eight),
@@ -109,6 +110,30 @@ fn deregistered(address: &str) {
             assert_eq!(memory.words()[1].load(Ordering::Acquire), 1, "the first write's");
         });
     }
+}
+
+/// Soft-RoCE of 6.1 has another status for it than the specification, that of
+/// 6.12 tells of it as of a request that is flushed: less than there is to know.
+fn wrong_local_key(address: &str) {
+    on_each_path(address, |memory, mut client| {
+        let source = Mr::alloc(client.connection.pd(), 64, Usage::WRITE_SRC).expect("a source");
+        source.words()[0].store(7, Ordering::Release);
+        let wrong = LocalSlice::new(source.local().address(), 8, source.lkey() ^ 0x5500);
+        let span = client.region.span(8, 8).expect("it lies in the region");
+        for (local, context) in [(wrong, 1), (source.local().slice(0, 8).expect("whole"), 2)] {
+            let context = OpContext::new(context);
+            client.ring.write(local, span, Notify::OnError, context).expect("room");
+        }
+        let mut all = Vec::new();
+        let deadline = Deadline::after(LONG);
+        let ended = client.ring.drain(deadline, |told| all.push(told.context.get()));
+        let Err(WaitError::Ring(Error::Failed { why })) = ended else { panic!("{ended:?}") };
+        let Why::Completion { status, .. } = why else { panic!("{why}") };
+        let known = [WcStatus::LOC_PROT_ERR, WcStatus::LOC_QP_OP_ERR, WcStatus::WR_FLUSH_ERR];
+        assert!(known.contains(&status), "{why}");
+        assert_eq!(all, [1, 2]);
+        untouched(memory);
+    });
 }
 
 /// CASES 5: 1 and 2 confirmed, 3 failed, the rest flushed, each once.

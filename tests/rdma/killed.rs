@@ -6,14 +6,12 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use farword::log::{self, Announcement, Log, LogConfig, LogError, Lsn};
-use farword::verbs::{
-    ConnConfig, ConnEvent, Connection, Connector, Listener, Mr, Pages, Pd, VerbsQp,
-};
-use farword::{Error, Usage};
+use farword::Error;
+use farword::log::{self, Announcement, Log, LogError, Lsn};
+use farword::verbs::{ConnConfig, ConnEvent, Listener, Mr, Pages, Pd, VerbsQp};
 
 use crate::Row;
-use crate::support::{LONG, TARGET, paths};
+use crate::support::{Appender, LONG, TARGET, paths, record};
 
 pub(crate) const ROWS: &[Row] = &[
     ("a-peer-killed-in-mid-stream-is-noticed-and-the-log-goes-on", killed),
@@ -39,7 +37,9 @@ pub(crate) fn serve(address: &str, file: &str) {
         if log::tail(region.words()).is_err() {
             log::format(region.words()).expect("a log");
         }
-        let told = Announcement::new(region.remote()).to_bytes();
+        let told = Announcement::new(region.remote())
+            .with_native_flush(region.grants_native_flush())
+            .to_bytes();
         let connection = request.accept(&pd, &told, &ConnConfig::default()).expect("accepting");
         let _ = connection.wait_end(None);
     }
@@ -77,32 +77,6 @@ impl Drop for Server {
     }
 }
 
-struct Appender {
-    connection: Connection,
-    staging: Mr,
-}
-
-impl Appender {
-    fn connect(to: &str, config: &ConnConfig) -> Appender {
-        let connector = Connector::new(*config).expect("a connector");
-        let connection = connector.connect(to, &[]).expect("connecting");
-        let usage = Usage::WRITE_SRC | Usage::READ_DST;
-        let staging = Mr::alloc(connection.pd(), 4096, usage).expect("staging");
-        Appender { connection, staging }
-    }
-
-    fn log(&mut self) -> Log<'_, VerbsQp> {
-        let told = Announcement::from_bytes(self.connection.private_data()).expect("a log");
-        let ring = self.connection.ring(32).expect("a ring");
-        let (words, local) = (self.staging.words(), self.staging.local());
-        Log::open(ring, told.region, words, local, LogConfig::default()).expect("it opens")
-    }
-}
-
-fn record(number: u64) -> Vec<u8> {
-    format!("record {number:06}").into_bytes()
-}
-
 /// Checks that the file's log holds the first records, and says how many.
 fn records_in(file: &std::path::Path) -> u64 {
     let bytes = std::fs::read(file).expect("the file");
@@ -124,7 +98,7 @@ fn killed(address: &str) {
         let mut server = Server::start(address, file.path());
         let mut appender = Appender::connect(&server.at, &config);
 
-        let mut log = appender.log();
+        let mut log = appender.log().expect("it opens");
         let mut sent = 0;
         let mut killed_at = None;
         let error = loop {
@@ -164,7 +138,7 @@ fn killed(address: &str) {
         // And a new connection goes on from the tail.
         let server = Server::start(address, file.path());
         let mut appender = Appender::connect(&server.at, &config);
-        let mut log = appender.log();
+        let mut log = appender.log().expect("it opens");
         assert_eq!(log.appended().get(), 16 + 14 * there);
         for number in there..there + 50 {
             append(&mut log, number).expect("it is well again");
@@ -185,7 +159,7 @@ fn killed_while_idle(address: &str) {
     file.as_file().set_len(SIZE).expect("its length");
     let mut server = Server::start(address, file.path());
     let mut appender = Appender::connect(&server.at, &ConnConfig::default());
-    let mut log = appender.log();
+    let mut log = appender.log().expect("it opens");
     append(&mut log, 0).expect("all is well");
     server.kill();
     let begin = Instant::now();

@@ -15,6 +15,7 @@ pub(crate) const ROWS: &[Row] = &[
     ("memory-of-every-owner-is-registered", owners),
     ("memory-of-nothing-and-for-nothing-is-refused", refused),
     ("a-locked-memory-limit-is-named", locked_memory),
+    ("volatile-memory-is-not-flushed-to-persistence", not_persistent),
     ("a-log-is-appended-to-and-read-back", append),
 ];
 
@@ -97,6 +98,25 @@ fn locked_memory(address: &str) {
         DeviceError::MemoryLocked { device: "rxe0".into(), asked: 1 << 20, limit: 65_536 };
     assert_eq!(error, expected);
     drop(small);
+}
+
+/// A device that has FLUSH to persistence knows what is persistent; one that has
+/// not leaves it to the peers, as librpma does.
+fn not_persistent(address: &str) {
+    let pd = domain(address);
+    let usage = TARGET | Usage::FLUSH_PERSISTENT;
+    let registered = Mr::alloc(&pd, 4096, usage);
+    if pd.device().capabilities().native_flush_persistent {
+        let error = registered.expect_err("it is not persistent");
+        assert_eq!(error, DeviceError::NotPersistent { device: "rxe0".into() });
+        println!("{error}");
+        let visible = Mr::alloc(&pd, 4096, TARGET).expect("flushed to visibility");
+        assert!(visible.grants_native_flush());
+    } else {
+        let region = registered.expect("the device does not look");
+        assert_eq!(region.remote().usage(), usage);
+        assert!(!region.grants_native_flush());
+    }
 }
 
 fn append(address: &str) {

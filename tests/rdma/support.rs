@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::thread::{Scope, ScopedJoinHandle};
 use std::time::Duration;
 
+use farword::log::{Announcement, Log, LogConfig, LogError};
 use farword::verbs::{
     ConnConfig, ConnError, Connection, Connector, Listener, Mr, Path, Pd, VerbsQp,
 };
@@ -87,6 +88,45 @@ pub(crate) fn pair<'s>(
         scope.spawn(move || Exposed::accept(&listener, bytes, &config));
     let client = Client::connect(to, &config);
     (server.join().expect("the server's side"), client)
+}
+
+/// A client of a log.
+pub(crate) struct Appender {
+    pub(crate) connection: Connection,
+    staging: Mr,
+}
+
+impl Appender {
+    pub(crate) fn connect(to: &str, config: &ConnConfig) -> Appender {
+        let connector = Connector::new(*config).expect("a connector");
+        Appender::over(connector.connect(to, &[]).expect("connecting"))
+    }
+
+    pub(crate) fn over(connection: Connection) -> Appender {
+        let usage = Usage::WRITE_SRC | Usage::READ_DST;
+        let staging = Mr::alloc(connection.pd(), 4096, usage).expect("staging");
+        Appender { connection, staging }
+    }
+
+    pub(crate) fn log(&mut self) -> Result<Log<'_, VerbsQp>, LogError> {
+        self.log_with_batch(32)
+    }
+
+    /// The log that the peer told of, at most `batch` requests to a doorbell.
+    pub(crate) fn log_with_batch(&mut self, batch: u32) -> Result<Log<'_, VerbsQp>, LogError> {
+        let told = Announcement::from_bytes(self.connection.private_data()).expect("a log");
+        if told.native_flush != Some(true) {
+            assert!(self.connection.emulate_flush(), "everywhere");
+        }
+        let ring = self.connection.ring(batch).expect("a ring");
+        let (words, local) = (self.staging.words(), self.staging.local());
+        Log::open(ring, told.region, words, local, LogConfig::default())
+    }
+}
+
+/// The record of this number: 13 bytes.
+pub(crate) fn record(number: u64) -> Vec<u8> {
+    format!("record {number:06}").into_bytes()
 }
 
 /// Stages an atomic write, making room as long as that takes.

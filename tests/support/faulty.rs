@@ -2,13 +2,11 @@
 //! the guarantees do not depend on when they come.
 
 use core::cell::Cell;
-use core::sync::atomic::AtomicU64;
 
 use farword::fault::{Fault, FaultPlan, Rates};
 use farword::soft::Mode;
-use farword::{LocalSlice, RemoteRegion};
 
-use super::{Fabric, soft};
+use super::{Fabric, Sides, soft};
 
 /// A fabric each of whose queue pairs is wrapped.
 pub struct Faulty<'f, F> {
@@ -40,31 +38,7 @@ impl<F: Fabric> Fabric for Faulty<'_, F> {
         Fault::new(self.inner.qp(sq_depth, cq_depth), plan).expect("the plan can be carried out")
     }
 
-    fn remote_memory(&self) -> &[AtomicU64] {
-        self.inner.remote_memory()
-    }
-
-    fn remote(&self) -> RemoteRegion {
-        self.inner.remote()
-    }
-
-    fn read_only(&self) -> RemoteRegion {
-        self.inner.read_only()
-    }
-
-    fn doomed(&self) -> RemoteRegion {
-        self.inner.doomed()
-    }
-
-    fn deregister_doomed(&self) {
-        self.inner.deregister_doomed();
-    }
-
-    fn local_memory(&self) -> &[AtomicU64] {
-        self.inner.local_memory()
-    }
-
-    fn local(&self) -> LocalSlice {
-        self.inner.local()
+    fn sides(&self) -> &dyn Sides {
+        self.inner.sides()
     }
 }

@@ -14,22 +14,17 @@ use farword::{
 pub mod faulty;
 #[cfg(feature = "verbs")]
 pub mod nic;
+#[cfg(feature = "verbs")]
+pub mod real;
 pub mod soft;
 pub mod wrap;
 
 /// How many words each side's memory has, at the least.
 pub const WORDS: usize = 512;
 
-/// Two sides that can reach each other: what every semantic case runs on.
-///
-/// A fabric is made afresh for each case; both memories start as zeros.
-pub trait Fabric {
-    /// A queue pair's send side and its completion queue.
-    type Qp: Provider;
-
-    /// A new connected queue pair whose queues hold exactly this much.
-    fn qp(&self, sq_depth: u32, cq_depth: u32) -> Self::Qp;
-
+/// The memories of two sides that can reach each other, and what they told each
+/// other of them.
+pub trait Sides {
     /// The peer's memory as its own processor sees it, at least [`WORDS`] long
     /// and 8-aligned.
     fn remote_memory(&self) -> &[AtomicU64];
@@ -52,6 +47,55 @@ pub trait Fabric {
 
     /// The whole of it, registered as source and destination.
     fn local(&self) -> LocalSlice;
+}
+
+/// Two sides and queue pairs between them: what every semantic case runs on.
+///
+/// A fabric is made afresh for each case; both memories start as zeros.
+pub trait Fabric {
+    /// A queue pair's send side and its completion queue.
+    type Qp: Provider;
+
+    /// A new connected queue pair whose queues hold exactly this much.
+    fn qp(&self, sq_depth: u32, cq_depth: u32) -> Self::Qp;
+
+    /// The two sides.
+    fn sides(&self) -> &dyn Sides;
+
+    /// [`Sides::remote_memory`].
+    fn remote_memory(&self) -> &[AtomicU64] {
+        self.sides().remote_memory()
+    }
+
+    /// [`Sides::remote`].
+    fn remote(&self) -> RemoteRegion {
+        self.sides().remote()
+    }
+
+    /// [`Sides::read_only`].
+    fn read_only(&self) -> RemoteRegion {
+        self.sides().read_only()
+    }
+
+    /// [`Sides::doomed`].
+    fn doomed(&self) -> RemoteRegion {
+        self.sides().doomed()
+    }
+
+    /// [`Sides::deregister_doomed`].
+    fn deregister_doomed(&self) {
+        self.sides().deregister_doomed();
+    }
+
+    /// [`Sides::local_memory`].
+    fn local_memory(&self) -> &[AtomicU64] {
+        self.sides().local_memory()
+    }
+
+    /// [`Sides::local`].
+    fn local(&self) -> LocalSlice {
+        self.sides().local()
+    }
 
     /// A ring over a queue pair of its own.
     fn ring(&self, depth: u32, batch: u32) -> Ring<'_, Self::Qp> {

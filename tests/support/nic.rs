@@ -1,19 +1,16 @@
 //! The software NIC as a fabric: the code that drives real queue pairs, on each
 //! of its paths.
 
-use core::sync::atomic::AtomicU64;
-
 use farword::soft::Mode;
 use farword::verbs::nic::{NicConfig, NicQp};
 use farword::verbs::{Path, VerbsQp};
-use farword::{LocalSlice, RemoteRegion};
 
 use super::Fabric;
-use super::soft::{Sides, with_sides};
+use super::soft::{OnDevice, with_sides};
 
 /// Two memories that queue pairs of a software NIC reach.
 pub struct Nic<'d> {
-    pub sides: Sides<'d>,
+    pub sides: OnDevice<'d>,
     pub path: Path,
     pub native_flush: bool,
 }
@@ -51,31 +48,7 @@ impl<'d> Fabric for Nic<'d> {
         self.make(self.config(sq_depth, cq_depth))
     }
 
-    fn remote_memory(&self) -> &[AtomicU64] {
-        self.sides.remote_memory
-    }
-
-    fn remote(&self) -> RemoteRegion {
-        self.sides.remote.remote()
-    }
-
-    fn read_only(&self) -> RemoteRegion {
-        self.sides.read_only.remote()
-    }
-
-    fn doomed(&self) -> RemoteRegion {
-        self.sides.doomed.remote()
-    }
-
-    fn deregister_doomed(&self) {
-        assert!(self.sides.device.deregister(&self.sides.doomed), "it was registered");
-    }
-
-    fn local_memory(&self) -> &[AtomicU64] {
-        self.sides.local_memory
-    }
-
-    fn local(&self) -> LocalSlice {
-        self.sides.local.local()
+    fn sides(&self) -> &dyn super::Sides {
+        &self.sides
     }
 }

@@ -5,32 +5,32 @@ use core::sync::atomic::AtomicU64;
 use farword::soft::{Engine, InlineQp, Mode, QpConfig, SoftDevice, SoftRegion, ThreadedQp};
 use farword::{LocalSlice, RemoteRegion, Usage};
 
-use super::{Fabric, WORDS};
+use super::{Fabric, Sides, WORDS};
 
 /// Two memories on one device, without an engine.
-pub struct Sides<'d> {
+pub struct OnDevice<'d> {
     pub device: &'d SoftDevice<'d>,
     pub mode: Mode,
-    pub(super) remote_memory: &'d [AtomicU64],
-    pub(super) local_memory: &'d [AtomicU64],
-    pub(super) remote: SoftRegion,
-    pub(super) read_only: SoftRegion,
-    pub(super) doomed: SoftRegion,
-    pub(super) local: SoftRegion,
+    remote_memory: &'d [AtomicU64],
+    local_memory: &'d [AtomicU64],
+    remote: SoftRegion,
+    read_only: SoftRegion,
+    doomed: SoftRegion,
+    local: SoftRegion,
 }
 
 /// Requests are carried out at the doorbell.
-pub struct Inline<'d>(pub Sides<'d>);
+pub struct Inline<'d>(pub OnDevice<'d>);
 
 /// Requests are carried out by a thread.
 pub struct Threaded<'d> {
-    pub sides: Sides<'d>,
+    pub sides: OnDevice<'d>,
     pub engine: Engine,
 }
 
 const EVERY_USE: Usage = Usage::from_bits(0xff);
 
-pub(super) fn with_sides<R>(mode: Mode, run: impl FnOnce(Sides<'_>) -> R) -> R {
+pub(super) fn with_sides<R>(mode: Mode, run: impl FnOnce(OnDevice<'_>) -> R) -> R {
     let words = || (0..WORDS).map(|_| AtomicU64::new(0)).collect::<Vec<_>>();
     let (remote_memory, local_memory) = (words(), words());
     let mut device = SoftDevice::new();
@@ -39,7 +39,7 @@ pub(super) fn with_sides<R>(mode: Mode, run: impl FnOnce(Sides<'_>) -> R) -> R {
     let read_only = register(&remote_memory, Usage::READ_SRC);
     let doomed = register(&remote_memory, EVERY_USE);
     let local = register(&local_memory, Usage::WRITE_SRC | Usage::READ_DST);
-    run(Sides {
+    run(OnDevice {
         device: &device,
         mode,
         remote_memory: &remote_memory,
@@ -64,7 +64,37 @@ pub fn with_threaded<R>(mode: Mode, run: impl FnOnce(&Threaded<'_>) -> R) -> R {
     })
 }
 
-impl Sides<'_> {
+impl Sides for OnDevice<'_> {
+    fn remote_memory(&self) -> &[AtomicU64] {
+        self.remote_memory
+    }
+
+    fn remote(&self) -> RemoteRegion {
+        self.remote.remote()
+    }
+
+    fn read_only(&self) -> RemoteRegion {
+        self.read_only.remote()
+    }
+
+    fn doomed(&self) -> RemoteRegion {
+        self.doomed.remote()
+    }
+
+    fn deregister_doomed(&self) {
+        assert!(self.device.deregister(&self.doomed), "it was registered");
+    }
+
+    fn local_memory(&self) -> &[AtomicU64] {
+        self.local_memory
+    }
+
+    fn local(&self) -> LocalSlice {
+        self.local.local()
+    }
+}
+
+impl OnDevice<'_> {
     pub fn config(&self, sq_depth: u32, cq_depth: u32) -> QpConfig {
         QpConfig::default().with_mode(self.mode).with_depths(sq_depth, cq_depth)
     }
@@ -77,32 +107,8 @@ impl<'d> Fabric for Inline<'d> {
         InlineQp::boxed(self.0.device, self.0.config(sq_depth, cq_depth)).expect("depths are right")
     }
 
-    fn remote_memory(&self) -> &[AtomicU64] {
-        self.0.remote_memory
-    }
-
-    fn remote(&self) -> RemoteRegion {
-        self.0.remote.remote()
-    }
-
-    fn read_only(&self) -> RemoteRegion {
-        self.0.read_only.remote()
-    }
-
-    fn doomed(&self) -> RemoteRegion {
-        self.0.doomed.remote()
-    }
-
-    fn deregister_doomed(&self) {
-        assert!(self.0.device.deregister(&self.0.doomed), "it was registered");
-    }
-
-    fn local_memory(&self) -> &[AtomicU64] {
-        self.0.local_memory
-    }
-
-    fn local(&self) -> LocalSlice {
-        self.0.local.local()
+    fn sides(&self) -> &dyn Sides {
+        &self.0
     }
 }
 
@@ -113,31 +119,7 @@ impl Fabric for Threaded<'_> {
         self.engine.qp(self.sides.config(sq_depth, cq_depth)).expect("depths are right")
     }
 
-    fn remote_memory(&self) -> &[AtomicU64] {
-        self.sides.remote_memory
-    }
-
-    fn remote(&self) -> RemoteRegion {
-        self.sides.remote.remote()
-    }
-
-    fn read_only(&self) -> RemoteRegion {
-        self.sides.read_only.remote()
-    }
-
-    fn doomed(&self) -> RemoteRegion {
-        self.sides.doomed.remote()
-    }
-
-    fn deregister_doomed(&self) {
-        assert!(self.sides.device.deregister(&self.sides.doomed), "it was registered");
-    }
-
-    fn local_memory(&self) -> &[AtomicU64] {
-        self.sides.local_memory
-    }
-
-    fn local(&self) -> LocalSlice {
-        self.sides.local.local()
+    fn sides(&self) -> &dyn Sides {
+        &self.sides
     }
 }

@@ -3,7 +3,7 @@
 use farword::verbs::nic::{Given, NicQp};
 use farword::verbs::{Path, PathUnavailable};
 use farword::wr::{WR_ATOMIC_WRITE, WR_FLUSH, WR_RDMA_READ, WR_RDMA_WRITE};
-use farword::{Error, FlushKind, FlushSupport, Invalid, Notify, Ring, RingConfig, Word};
+use farword::{Error, FlushKind, FlushSupport, Invalid, Notify, Provider, Ring, RingConfig, Word};
 
 use crate::support::nic::{Nic, with_half_native_nic, with_nic};
 use crate::support::{Fabric, ctx, polled, ring};
@@ -100,6 +100,26 @@ fn a_native_word_is_fenced_behind_an_emulated_flush() {
             given(&ring).iter().map(|given| (given.opcode, given.is_fenced())).collect();
         let (write, read) = ((WR_RDMA_WRITE, false), (WR_RDMA_READ, false));
         assert_eq!(kinds, [write, read, (WR_ATOMIC_WRITE, true), read]);
+    });
+}
+
+/// A peer's memory need not grant FLUSH: librpma 1.2.0 is older than it.
+#[test]
+fn a_native_queue_pair_flushes_by_reads_where_it_is_told_to() {
+    with_nic(Path::Native, |fabric| {
+        let mut qp = fabric.make(fabric.config(32, 32).with_records(true));
+        assert_eq!(qp.capabilities().flush, FlushSupport::Native);
+        assert!(qp.emulate_flush());
+        let mut ring = ring(qp, 32, 16);
+        assert!(matches!(ring.capabilities().flush, FlushSupport::Emulated(_)));
+        stage_commit(fabric, &mut ring);
+        ring.doorbell().unwrap();
+        let kinds: Vec<_> =
+            given(&ring).iter().map(|given| (given.opcode, given.is_fenced())).collect();
+        let (write, read) = ((WR_RDMA_WRITE, false), (WR_RDMA_READ, false));
+        assert_eq!(kinds, [write, read, (WR_ATOMIC_WRITE, true), read]);
+        polled(&mut ring, 1);
+        assert_eq!(fabric.seen(1), 0x1122);
     });
 }
 

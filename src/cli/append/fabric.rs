@@ -25,6 +25,10 @@ pub(super) fn append(
     let mut connection = peer.connect(RingConfig::default().depth)?;
     let told = Announcement::from_bytes(connection.private_data())
         .context("the peer does not tell of a log: is it `farword serve`?")?;
+    if told.native_flush != Some(true) {
+        // librpma's server, for one, is older than the operation.
+        connection.emulate_flush();
+    }
     let pd = connection.pd().clone();
     let staging = Mr::alloc(&pd, STAGING as usize, Usage::WRITE_SRC | Usage::READ_DST)?;
     let readback = Mr::alloc(&pd, READBACK as usize, Usage::READ_DST)?;
@@ -34,10 +38,13 @@ pub(super) fn append(
         staging: (staging.words(), staging.local()),
         readback: (readback.words(), readback.local()),
     };
-    let ran_on = RanOn::fabric(&connection);
+    let flush = connection.capabilities().flush;
+    let ran_on = RanOn::fabric(&connection).with_flush(flush);
 
     progress.appending(inputs.known_len());
-    let mut log = place.open(connection.ring(RING_BATCH)?)?;
+    let config = RingConfig::new(connection.ring_depth(), RING_BATCH)
+        .with_persistent_peer(told.persistent == Some(true));
+    let mut log = place.open(connection.ring_with(config)?)?;
     let first = log.durable().get();
     let mut done = Done::new(first)?;
     let batch = args.batch as usize;

@@ -20,7 +20,6 @@ use crate::provider::{Capabilities, Provider};
 use crate::region::Usage;
 use crate::ring::{Ring, RingConfig};
 use crate::verbs::device::{Device, DeviceError, Gid};
-use crate::verbs::ffi::QP_EX_WITH_FLUSH;
 use crate::verbs::library::LIBIBVERBS;
 use crate::verbs::mr::Mr;
 use crate::verbs::pd::Pd;
@@ -86,11 +85,9 @@ impl Connection {
         let device = |error: DeviceError| failed(Cause::Device(error));
         let granted = queues.granted();
         // What a flush that is emulated reads is of no interest, but goes
-        // somewhere.
-        let scratch = match granted.send_ops & QP_EX_WITH_FLUSH {
-            0 => Some(Mr::alloc(pd, 8, Usage::READ_DST).map_err(device)?),
-            _ => None,
-        };
+        // somewhere. Which kind of flush the peer's memory takes is not known
+        // yet.
+        let scratch = Mr::alloc(pd, 8, Usage::READ_DST).map_err(device)?;
         let via = via(end, pd.device());
         let (peer, local) = (end.id().peer_address(), end.id().local_address());
         let qp = end.id().qp().ok_or_else(|| failed(Cause::Os(Errno::EINVAL)))?;
@@ -109,7 +106,7 @@ impl Connection {
             cq_depth: granted.cq_depth,
             max_inline: granted.max_inline,
             max_message: pd.device().max_message(via.port),
-            scratch: scratch.as_ref().map(Mr::local),
+            scratch: Some(scratch.local()),
             channel: queues.channel(),
             path: config.path,
         };
@@ -148,10 +145,20 @@ impl Connection {
     /// As [`Ring::boxed`], and [`Error::Failed`] with
     /// [`Why::Abandoned`] once the provider was taken.
     pub fn ring(&mut self, batch: u32) -> Result<Ring<'static, VerbsQp>, Error> {
+        self.ring_with(RingConfig::new(self.ring_depth(), batch))
+    }
+
+    /// A ring with this configuration: a shallower one, or one whose peer is
+    /// known to have persistent memory.
+    ///
+    /// # Errors
+    /// As [`ring`](Self::ring). What is asked too much costs the connection its
+    /// provider.
+    pub fn ring_with(&mut self, config: RingConfig) -> Result<Ring<'static, VerbsQp>, Error> {
         let Some(provider) = self.provider.take() else {
             return Err(Error::Failed { why: Why::Abandoned });
         };
-        Ring::boxed(provider, RingConfig::new(self.ring_depth(), batch))
+        Ring::boxed(provider, config)
     }
 
     /// The depth of the deepest ring that the send queue allows: the largest
@@ -160,6 +167,25 @@ impl Connection {
     pub fn ring_depth(&self) -> u32 {
         let granted = self.capabilities.sq_depth;
         if granted == 0 { 0 } else { 1 << granted.ilog2() }
+    }
+
+    /// Has flushes emulated by reads on a queue pair that could use the FLUSH
+    /// operation, and says whether it does so now: not once the provider was
+    /// taken, by [`ring`](Self::ring) too.
+    ///
+    /// FLUSH needs a right that only the peer's registration can give, and not
+    /// every peer does: Debian's librpma 1.2.0 is older than the operation. A
+    /// FLUSH of memory that lacks it fails with a remote access error, and the
+    /// connection is dead. So call this unless the peer is known to give the
+    /// right, as [`Announcement::native_flush`](crate::log::Announcement) says of
+    /// a log. A flush by a read costs a fence on the atomic write behind it.
+    pub fn emulate_flush(&mut self) -> bool {
+        let Some(provider) = &mut self.provider else {
+            return false;
+        };
+        let emulated = provider.emulate_flush();
+        self.capabilities = provider.capabilities();
+        emulated
     }
 
     /// Which calls the queue pair is driven by, and so how an atomic write

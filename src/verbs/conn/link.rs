@@ -149,7 +149,7 @@ pub(super) struct Link {
     _watch: Watch,
     _route: Option<Route>,
     _queues: Queues,
-    _scratch: Option<Mr<Pages>>,
+    _scratch: Mr<Pages>,
     end: Arc<Endpoint>,
 }
 
@@ -158,7 +158,7 @@ impl Link {
     pub(super) fn new(
         end: &Arc<Endpoint>,
         queues: Queues,
-        scratch: Option<Mr<Pages>>,
+        scratch: Mr<Pages>,
         device: &Device,
         port: u8,
     ) -> Result<Self, ConnError> {

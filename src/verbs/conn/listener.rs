@@ -37,7 +37,9 @@ const BACKLOG: i32 = 64;
 /// let usage = Usage::WRITE_DST | Usage::READ_SRC | Usage::FLUSH_VISIBILITY;
 /// let region = Mr::alloc(&pd, 1 << 20, usage)?;
 /// log::format(region.words())?;
-/// let told = Announcement::new(region.remote()).to_bytes();
+/// let told = Announcement::new(region.remote())
+///     .with_native_flush(region.grants_native_flush())
+///     .to_bytes();
 /// let connection = request.accept(&pd, &told, &ConnConfig::default())?;
 /// connection.wait_end(None)?;
 /// println!("the log's tail is at {}", log::tail(region.words())?.get());

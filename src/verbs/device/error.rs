@@ -80,6 +80,13 @@ pub enum DeviceError {
         /// The limit on locked memory (`RLIMIT_MEMLOCK`), in bytes.
         limit: u64,
     },
+    /// Memory that loses what it holds cannot be flushed to persistence. A DAX
+    /// mapping of persistent memory can; for all else, ask for
+    /// [`Usage::FLUSH_VISIBILITY`](crate::Usage::FLUSH_VISIBILITY).
+    NotPersistent {
+        /// The device.
+        device: DeviceName,
+    },
     /// Memory could not be allocated or mapped.
     Memory {
         /// How many bytes.
@@ -117,6 +124,11 @@ impl fmt::Display for DeviceError {
                 "registering {asked} bytes with {device}: ENOMEM (12); the limit on locked \
                  memory (RLIMIT_MEMLOCK, `ulimit -l`) is {limit} bytes, and what is registered \
                  counts against it"
+            ),
+            DeviceError::NotPersistent { device } => write!(
+                f,
+                "registering memory with {device} for flushes to persistence: it is not \
+                 persistent memory, or not mapped by DAX"
             ),
             DeviceError::Memory { asked, errno } => {
                 write!(f, "allocating {asked} bytes to be registered: {errno}")

@@ -14,7 +14,7 @@ use crate::verbs::ffi::{FLUSH_GLOBAL, FLUSH_PERSISTENT, FLUSH_RANGE, QpEx};
 use crate::verbs::nic::board::Board;
 use crate::verbs::nic::hardware::Hardware;
 use crate::verbs::nic::wqe::{MALFORMED, WORD, Wqe};
-use crate::wr::{SEND_INLINE, WR_ATOMIC_WRITE, WR_FLUSH, WR_RDMA_READ, WR_RDMA_WRITE};
+use crate::wr::{WR_ATOMIC_WRITE, WR_FLUSH, WR_RDMA_READ, WR_RDMA_WRITE};
 
 /// Fills a queue pair's function pointers in, those of ATOMIC WRITE and FLUSH
 /// only where it has them.
@@ -89,7 +89,7 @@ unsafe fn begin(qp: *mut QpEx, opcode: u32, rkey: u32, remote_addr: u64) {
     hardware.built = ahead + 1;
     let wqe = hardware.entry(ahead);
     wqe.opcode = opcode;
-    wqe.flags = flags & !(SEND_INLINE | WORD | MALFORMED);
+    wqe.flags = flags & !(WORD | MALFORMED);
     wqe.len = 0;
     wqe.remote_addr = remote_addr;
     wqe.rkey = rkey;
@@ -169,7 +169,8 @@ unsafe extern "C" fn wr_set_inline_data(qp: *mut QpEx, data: *mut c_void, len: u
     }
     // SAFETY: as above.
     let wqe = unsafe { last(qp) };
-    wqe.flags |= SEND_INLINE | WORD;
+    // As on Soft-RoCE, the flag says that this is a word, and not the call:
+    // without it, it counts as a gather list, of a key that is nobody's.
     wqe.len = 8;
     // SAFETY: the caller's 8 bytes may be read.
     wqe.data = unsafe { data.cast::<u64>().read_unaligned() };

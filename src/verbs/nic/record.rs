@@ -13,7 +13,7 @@ pub struct Given {
     pub wr_id: u64,
     /// `IBV_WR_*`.
     pub opcode: u32,
-    /// `IBV_SEND_*` bits; inline data of a `wr_*` call sets the inline bit too.
+    /// `IBV_SEND_*` bits, as `send_flags` or `wr_flags` said them.
     pub flags: u32,
     /// How many bytes it moves; for a flush, 0.
     pub len: u32,

@@ -27,7 +27,8 @@ pub(super) struct Wqe {
 
 const _: () = assert!(size_of::<Wqe>() == 64);
 
-/// In the flags of an entry: it carries a word and nothing else.
+/// In the flags of an entry: it carries a word and nothing else, as one with
+/// `SEND_INLINE` does too.
 pub(super) const WORD: u32 = 1 << 31;
 /// In the flags of an entry: an operation of the `wr_*` calls that came through
 /// the plain call, which has no place for what it needs.
@@ -36,7 +37,7 @@ pub(super) const MALFORMED: u32 = 1 << 30;
 impl Wqe {
     #[inline]
     pub(super) fn is_word(&self) -> bool {
-        self.flags & WORD != 0
+        self.flags & (WORD | SEND_INLINE) != 0
     }
 
     #[inline]

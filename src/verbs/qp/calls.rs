@@ -197,25 +197,29 @@ impl WrCalls {
 
     /// What every request begins with.
     ///
+    /// `flags` must say `SEND_INLINE` exactly where inline data follows. The
+    /// call that sets the data says so itself to most providers; Soft-RoCE's
+    /// looks at the flag alone and, without it, takes the data for a gather list.
+    ///
     /// # Safety
     /// As [`post`](Self::post), and between `start` and `complete`.
     #[inline]
-    unsafe fn begin(&self, wr: &SendWr) {
+    unsafe fn begin(&self, wr: &SendWr, flags: u32) {
         let qp = self.qp.as_ptr();
         // SAFETY: a field of the live queue pair, the caller's to write here.
         unsafe { (*qp).wr_id = wr.wr_id };
         // SAFETY: as above.
-        unsafe { (*qp).wr_flags = wr.send_flags & !SEND_INLINE };
+        unsafe { (*qp).wr_flags = flags };
     }
 
-    /// Builds an inline write of a word.
+    /// Builds an inline write of a word, whose flags say that it is one.
     ///
     /// # Safety
     /// As [`begin`](Self::begin).
     #[inline]
     unsafe fn build_inline(&self, wr: &SendWr) {
         // SAFETY: this function's own condition.
-        unsafe { self.begin(wr) };
+        unsafe { self.begin(wr, wr.send_flags) };
         // SAFETY: as above.
         unsafe { (self.rdma_write)(self.qp.as_ptr(), wr.rkey, wr.remote_addr) };
         let word = (&raw const wr.word).cast_mut().cast();
@@ -230,7 +234,7 @@ impl WrCalls {
     #[inline]
     unsafe fn build_atomic(&self, wr: &SendWr, atomic_write: WrAtomicWrite) {
         // SAFETY: this function's own condition.
-        unsafe { self.begin(wr) };
+        unsafe { self.begin(wr, wr.send_flags & !SEND_INLINE) };
         let word = (&raw const wr.word).cast();
         // SAFETY: as above; the 8 bytes are copied.
         unsafe { atomic_write(self.qp.as_ptr(), wr.rkey, wr.remote_addr, word) };
@@ -259,7 +263,7 @@ impl WrCalls {
         let wr = request.wr();
         let qp = self.qp.as_ptr();
         // SAFETY: this function's own condition.
-        unsafe { self.begin(wr) };
+        unsafe { self.begin(wr, wr.send_flags & !SEND_INLINE) };
         match wr.opcode {
             WR_RDMA_WRITE => {
                 // SAFETY: this function's own condition.

@@ -41,6 +41,10 @@ row "a link-local address with its scope by name" scoped_by name
 row "a link-local address with its scope by number" scoped_by number
 
 setup two-devices
-for r in $("$BIN_DIR/rdma-rows" list two); do
-  row "$r" one "$r"
+groups=(two)
+if config_has native-write; then groups+=(two-native); fi
+for g in "${groups[@]}"; do
+  for r in $("$BIN_DIR/rdma-rows" list "$g"); do
+    row "$r" one "$r"
+  done
 done

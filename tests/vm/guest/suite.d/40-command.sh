@@ -4,7 +4,6 @@
 needs farword || return 0
 FARWORD=$BIN_DIR/farword
 
-# Real lines: the scripts and programs of this suite itself, over and over.
 connected() { # COUNT: until so many ends of connections are up
   local i
   for ((i = 0; i < 200; i++)); do
@@ -14,6 +13,7 @@ connected() { # COUNT: until so many ends of connections are up
   fail "not connected: $(rdma resource show cm_id)"
 }
 
+# Real lines: the scripts of this suite itself, over and over.
 real_lines() { # COUNT
   local here
   here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
@@ -53,6 +53,9 @@ appends_ten_thousand() { # PATH
   grep -q '"records":10000' report || fail "not all records"
   grep -q '"verified":true' report || fail "not verified"
   grep -q "\"path\":\"$1\"" report || fail "not the $1 path"
+  local flush=emulated
+  if [[ $1 == native ]] && config_has native-flush; then flush=native; fi
+  grep -q "\"flush\":\"$flush\"" report || fail "not by $flush flushes"
   finished server || fail "the server failed"
   same want server.out
 }
@@ -70,7 +73,9 @@ our_client_their_server() { # PATH
   real_lines 300 >want
   spawn server "$PEERS/rpma-log-server" "$ONE_ADDR" 7401
   await_line server.err "listening"
-  "$FARWORD" append want --connect "$ONE_ADDR:7401" "--$1"
+  "$FARWORD" append want --connect "$ONE_ADDR:7401" "--$1" --json >report
+  cat report
+  grep -q '"flush":"emulated"' report || fail "librpma 1.2.0 grants no other flush"
   finished server || fail "the server failed"
   same want server.out
 }
