@@ -110,6 +110,9 @@ pub unsafe extern "C" fn rpma_ep_next_conn_req(
             log!(ERROR, c"rpma_ep_next_conn_req", "an event that is no request: {}", event.kind);
             return Err(INVAL);
         };
+        // SAFETY: a listener's connection request hands its id over to whoever
+        // reads the event.
+        let id = unsafe { CmId::from_raw(id) };
         // SAFETY: as the module says.
         let peer = unsafe { get(ep.peer) }?;
         // SAFETY: the peer and the queue outlive it, as the module says.

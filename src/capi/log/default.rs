@@ -6,7 +6,7 @@ use std::io::Write;
 
 use super::{LOG_DISABLED, Origin};
 
-/// As wide as one another, so that what follows stands in line.
+/// Of one length, so that messages stand below one another.
 const NAMES: [&CStr; 6] =
     [c"*FATAL* ", c"*ERROR* ", c"*WARN*  ", c"*NOTE*  ", c"*INFO*  ", c"*DEBUG* "];
 const PRIORITIES: [c_int; 6] = [
@@ -35,12 +35,12 @@ pub(super) fn message(level: c_int, aux: c_int, origin: Origin, text: &CStr) {
         // Whoever closed stderr wants no messages there.
         let _ = writeln!(
             std::io::stderr(),
-            "{stamp}[{thread}] {name}{file}: {line:3}: {function}: {words}"
+            "{stamp}[{thread}] {name}{file}: {line}: {function}: {words}"
         );
     }
     let (name, file) = (name.as_ptr(), base(origin.file).as_ptr());
     let (function, words) = (origin.function.as_ptr(), text.as_ptr());
-    let format = c"%s%s: %3d: %s: %s".as_ptr();
+    let format = c"%s%s: %d: %s: %s".as_ptr();
     // SAFETY: all are strings; the format asks for what it is given.
     unsafe { libc::syslog(priority, format, name, file, line, function, words) };
 }

@@ -12,8 +12,8 @@ use std::time::Instant;
 use std::vec::Vec;
 
 use rdma_sys::{
-    rdma_ack_cm_event, rdma_cm_event, rdma_cm_event_type as kind, rdma_create_event_channel,
-    rdma_destroy_event_channel, rdma_event_channel, rdma_get_cm_event,
+    rdma_ack_cm_event, rdma_cm_event, rdma_cm_event_type as kind, rdma_cm_id,
+    rdma_create_event_channel, rdma_destroy_event_channel, rdma_event_channel, rdma_get_cm_event,
 };
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
@@ -62,8 +62,9 @@ pub(crate) struct Event {
     pub(crate) kind: c_uint,
     pub(crate) status: c_int,
     pub(crate) private_data: Vec<u8>,
-    /// The new id that a connection request brings.
-    pub(crate) request: Option<CmId>,
+    /// The new id that a connection request brings: its reader's, to make a
+    /// [`CmId`](super::id::CmId) of.
+    pub(crate) request: Option<NonNull<rdma_cm_id>>,
 }
 
 /// rdma_cm's event channel. Its owner sees to it that the ids whose events it
@@ -106,21 +107,23 @@ impl EventChannel {
         // SAFETY: as above.
         let private_data = unsafe { copy_private_data(borrowed) };
         let request = match kind {
-            kind::RDMA_CM_EVENT_CONNECT_REQUEST => NonNull::new(borrowed.id).map(|id| {
-                // SAFETY: a connection request hands its id over to whoever
-                // reads the event.
-                unsafe { CmId::from_raw(id) }
-            }),
+            kind::RDMA_CM_EVENT_CONNECT_REQUEST => NonNull::new(borrowed.id),
             _ => None,
         };
+        // Its own id, not that of the connection whose channel this is.
+        let is_new = !borrowed.listen_id.is_null();
         // SAFETY: it was got from this channel and is acknowledged once; what
         // it points at has been copied.
-        let acknowledged = unsafe { rdma_ack_cm_event(event) };
-        if acknowledged != 0 {
-            return Err(EventError::Acknowledge(last_errno()));
+        let copied = match unsafe { rdma_ack_cm_event(event) } {
+            0 => private_data,
+            _ => Err(EventError::Acknowledge(last_errno())),
+        };
+        if let (Err(_), true, Some(id)) = (&copied, is_new, request) {
+            // SAFETY: a listener's connection request hands its id over to
+            // whoever reads the event, and nobody else will.
+            drop(unsafe { CmId::from_raw(id) });
         }
-        // Not before: to end a request's id is to wait for its events.
-        Ok(Event { kind, status, private_data: private_data?, request })
+        Ok(Event { kind, status, private_data: copied?, request })
     }
 }
 

@@ -1,5 +1,7 @@
 //! The accepting side.
 
+#![allow(unsafe_code, reason = "librdmacm is a C library")]
+
 use core::net::SocketAddr;
 use core::time::Duration;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -106,6 +108,9 @@ impl Listener {
             };
             match (event.kind, event.request) {
                 (kind::RDMA_CM_EVENT_CONNECT_REQUEST, Some(id)) => {
+                    // SAFETY: a listener's connection request hands its id
+                    // over to whoever reads the event.
+                    let id = unsafe { CmId::from_raw(id) };
                     return Incoming::new(id, event.private_data);
                 }
                 (kind::RDMA_CM_EVENT_DEVICE_REMOVAL, _) => {
