@@ -11,7 +11,7 @@ use core::fmt;
 use core::mem::offset_of;
 use core::ptr;
 
-use crate::region::Target;
+use crate::region::{Span, Target};
 use crate::slots::Slots;
 use crate::wr::{
     SEND_FENCE, SEND_INLINE, SEND_SIGNALED, SendWr, Sge, WR_ATOMIC_WRITE, WR_FLUSH, WR_RDMA_WRITE,
@@ -23,6 +23,9 @@ const _: () = {
     assert!(offset_of!(SendWr, rkey) == offset_of!(SendWr, remote_addr) + 8);
     assert!(offset_of!(SendWr, flush_kind) == offset_of!(SendWr, remote_addr) + 12);
 };
+
+#[cfg(feature = "capi")]
+mod unchecked;
 
 pub(crate) struct Batch<'m> {
     wrs: Slots<'m, SendWr>,
@@ -47,7 +50,8 @@ impl<'m> Batch<'m> {
         let mut batch = Batch { wrs, opcode, flags, dirty: false };
         for number in 0..u64::from(batch.len()) {
             *batch.wrs.get_mut(number) = SendWr::ZERO;
-            batch.restore(number);
+            batch.link(number);
+            batch.set_template(number);
         }
         batch
     }
@@ -66,9 +70,9 @@ impl<'m> Batch<'m> {
             self.flags &= !SEND_FENCE;
         }
         let wr = self.wrs.get_mut(number);
-        wr.word = word;
-        wr.wr_id = number;
         wr.send_flags = flags;
+        wr.wr_id = number;
+        wr.word = word;
         let wr = self.wrs.at(number);
         // SAFETY: `wr` is an element of the batch, so this is within it.
         let remote = unsafe { wr.byte_add(offset_of!(SendWr, remote_addr)) };
@@ -77,45 +81,6 @@ impl<'m> Batch<'m> {
         // what may stand there (the assertions at the top); no reference to the
         // element is live.
         unsafe { remote.cast::<Target>().write(target) };
-    }
-
-    /// As [`set_word`](Self::set_word), at an address that nobody has checked.
-    #[cfg(feature = "capi")]
-    #[inline]
-    pub(crate) fn set_word_at(
-        &mut self,
-        number: u64,
-        flags: u32,
-        (address, rkey): (u64, u32),
-        word: u64,
-    ) {
-        let flags = flags | self.flags;
-        self.flags &= !SEND_FENCE;
-        let wr = self.wrs.get_mut(number);
-        wr.word = word;
-        wr.send_flags = flags;
-        wr.remote_addr = address;
-        wr.rkey = rkey;
-    }
-
-    /// Gives a staged request another number than its own, to come back in its
-    /// completion.
-    #[cfg(feature = "capi")]
-    #[inline]
-    pub(crate) fn set_id(&mut self, number: u64, wr_id: u64) {
-        self.wrs.get_mut(number).wr_id = wr_id;
-    }
-
-    /// Gives a staged request immediate data, in network byte order.
-    #[cfg(feature = "capi")]
-    pub(crate) fn set_immediate(&mut self, number: u64, imm: u32) {
-        self.wrs.get_mut(number).imm_data = imm;
-    }
-
-    /// A staged or posted request.
-    #[cfg(feature = "capi")]
-    pub(crate) fn get(&self, number: u64) -> &SendWr {
-        self.wrs.get(number)
     }
 
     /// Whether the next atomic write will be fenced, and whether it shall be.
@@ -128,34 +93,50 @@ impl<'m> Batch<'m> {
         self.flags = self.flags & !SEND_FENCE | if due { SEND_FENCE } else { 0 };
     }
 
-    /// Stages a request that moves a registered buffer; with no buffer it moves
-    /// nothing.
-    pub(crate) fn set_buffer(&mut self, number: u64, request: BufferRequest) {
-        self.dirty = true;
-        let wr = self.wrs.get_mut(number);
-        wr.num_sge = i32::from(request.sge.is_some());
-        wr.sge = request.sge.unwrap_or_default();
-        wr.opcode = request.opcode;
-        wr.wr_id = number;
-        wr.send_flags = request.flags;
-        wr.remote_addr = request.remote_addr;
-        wr.rkey = request.rkey;
-    }
-
-    /// Stages a native flush of `len` bytes.
-    pub(crate) fn set_flush(
+    /// Stages a request that moves a registered buffer.
+    #[inline]
+    pub(crate) fn set_buffer(
         &mut self,
         number: u64,
-        mut request: BufferRequest,
-        kind: u32,
-        len: u64,
+        opcode: u32,
+        flags: u32,
+        sge: Sge,
+        remote: Span,
     ) {
-        request.sge = None;
-        request.opcode = WR_FLUSH;
-        self.set_buffer(number, request);
+        self.dirty = true;
         let wr = self.wrs.get_mut(number);
+        wr.wr_id = number;
+        wr.opcode = opcode;
+        wr.send_flags = flags;
+        wr.remote_addr = remote.address();
+        wr.rkey = remote.rkey();
+        wr.sge = sge;
+    }
+
+    /// Stages a write that moves nothing.
+    pub(crate) fn set_nothing(&mut self, number: u64, flags: u32) {
+        self.dirty = true;
+        let wr = self.wrs.get_mut(number);
+        wr.wr_id = number;
+        wr.opcode = WR_RDMA_WRITE;
+        wr.send_flags = flags;
+        wr.num_sge = 0;
+        (wr.remote_addr, wr.rkey) = (0, 0);
+    }
+
+    /// Stages a native flush of a range.
+    #[inline]
+    pub(crate) fn set_flush(&mut self, number: u64, flags: u32, remote: Span, kind: u32) {
+        self.dirty = true;
+        let wr = self.wrs.get_mut(number);
+        wr.wr_id = number;
+        wr.opcode = WR_FLUSH;
+        wr.send_flags = flags;
+        wr.num_sge = 0;
+        wr.remote_addr = remote.address();
+        wr.rkey = remote.rkey();
         wr.flush_kind = kind;
-        wr.flush_len = len;
+        wr.flush_len = remote.len();
     }
 
     /// Signals a request that is staged and not posted, and says whether it was
@@ -167,59 +148,72 @@ impl<'m> Batch<'m> {
         is_news
     }
 
-    /// Ends the chain at request `last`. [`tie`](Self::tie) mends it after the
-    /// post.
+    /// Gives the `count` requests from `head` on to `post`, as a chain that ends
+    /// with the last of them, and mends its link afterwards.
     #[inline]
-    pub(crate) fn cut(&mut self, last: u64) {
-        self.wrs.get_mut(last).next = ptr::null_mut();
-    }
-
-    /// Ties request `last` to its successor again.
-    #[inline]
-    pub(crate) fn tie(&mut self, last: u64) {
-        self.wrs.get_mut(last).next = self.wrs.at(last.wrapping_add(1));
-    }
-
-    /// The `count` requests from `head` on, the last of which was [`cut`](Self::cut).
-    #[inline]
-    pub(crate) fn chain(&mut self, head: u64, count: u32) -> Chain<'_> {
+    pub(crate) fn post<R>(
+        &mut self,
+        head: u64,
+        count: u32,
+        post: impl FnOnce(Chain<'_>) -> R,
+    ) -> R {
         debug_assert!(count > 0 && count <= self.len());
-        Chain { batch: self, head, count }
+        let last = self.wrs.at(head.wrapping_add(u64::from(count) - 1));
+        // SAFETY: `last` is an initialised element of the batch, so its field may
+        // be pointed at.
+        let link = unsafe { &raw mut (*last).next };
+        // SAFETY: the batch alone reaches its elements, and no reference to this
+        // one is live.
+        let next = unsafe { link.replace(ptr::null_mut()) };
+        let result = post(Chain { batch: self, head, count });
+        // SAFETY: as above; the references that the chain gave ended with it.
+        unsafe { link.write(next) };
+        result
+    }
+
+    /// Whether a staged request has overwritten its slot's template.
+    #[inline]
+    pub(crate) fn is_dirty(&self) -> bool {
+        self.dirty
     }
 
     /// Of the `count` requests from `head` on, the first `taken` were posted:
-    /// gives their slots the template back, if any lost it.
-    #[inline]
-    pub(crate) fn posted(&mut self, head: u64, count: u32, taken: u32) {
-        if self.dirty {
-            self.restore_taken(head, count, taken);
+    /// gives their slots the template back.
+    #[inline(never)]
+    pub(crate) fn restore(&mut self, head: u64, count: u32, taken: u32) {
+        if !self.dirty {
+            return;
         }
-    }
-
-    #[cold]
-    fn restore_taken(&mut self, head: u64, count: u32, taken: u32) {
         for index in 0..taken {
-            self.restore(head.wrapping_add(u64::from(index)));
+            self.set_template(head.wrapping_add(u64::from(index)));
         }
         self.dirty = taken < count;
     }
 
-    fn restore(&mut self, number: u64) {
+    /// What a request of another kind overwrites.
+    #[inline]
+    fn set_template(&mut self, number: u64) {
+        let wr = self.wrs.at(number);
+        // SAFETY: `wr` is an element of the batch, so its field is within it.
+        let word = unsafe { &raw const (*wr).word };
+        let opcode = self.opcode;
+        let wr = self.wrs.get_mut(number);
+        wr.sge = Sge { addr: word as u64, length: 8, lkey: 0 };
+        wr.num_sge = 1;
+        wr.opcode = opcode;
+    }
+
+    /// Ties a request to its successor and to its element, once for all.
+    fn link(&mut self, number: u64) {
         let wr = self.wrs.at(number);
         let next = self.wrs.at(number.wrapping_add(1));
         // Field addresses without a reference in between, so that the pointers
         // stay good for as long as the slot's own does.
         // SAFETY: `wr` is an element of the batch, so its field is within it.
         let sg_list = unsafe { &raw mut (*wr).sge };
-        // SAFETY: as above.
-        let word = unsafe { &raw const (*wr).word };
-        let opcode = self.opcode;
         let wr = self.wrs.get_mut(number);
         wr.next = next;
         wr.sg_list = sg_list;
-        wr.sge = Sge { addr: word as u64, length: 8, lkey: 0 };
-        wr.num_sge = 1;
-        wr.opcode = opcode;
     }
 }
 
@@ -230,16 +224,6 @@ impl fmt::Debug for Batch<'_> {
             .field("opcode", &self.opcode)
             .finish_non_exhaustive()
     }
-}
-
-/// What a request over a registered buffer needs.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct BufferRequest {
-    pub(crate) opcode: u32,
-    pub(crate) flags: u32,
-    pub(crate) sge: Option<Sge>,
-    pub(crate) remote_addr: u64,
-    pub(crate) rkey: u32,
 }
 
 /// The work requests of one doorbell, in order; at least one.

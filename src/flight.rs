@@ -66,6 +66,14 @@ impl Flight {
         self.posted = self.posted.wrapping_add(u64::from(count));
     }
 
+    /// Moves all unposted requests into flight, and says how many those were.
+    #[inline]
+    pub fn post_all(&mut self) -> u32 {
+        let count = self.unposted();
+        self.posted = self.staged;
+        count
+    }
+
     /// Retires everything up to request `last`; `None` where it is not in
     /// flight, which is how a stale completion is told.
     #[inline]

@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use arrayvec::ArrayVec;
 
-use crate::batch::{Batch, BufferRequest};
+use crate::batch::Batch;
 use crate::error::{Errno, Error, Invalid, WcStatus, Why};
 use crate::flight::Flight;
 use crate::op::{FlushKind, Notify, Op, OpContext, Ticket, Word};
@@ -171,7 +171,8 @@ pub struct Ring<'m, P> {
     /// requests below it are told of as there is room for them.
     flushed: u64,
     doorbells: u64,
-    completions: u64,
+    /// Completions polled, stale ones included.
+    polled: u64,
     full: u64,
     refused: u64,
     stale: u64,
@@ -266,7 +267,7 @@ impl<'m, P: Provider> Ring<'m, P> {
             errored: false,
             flushed: first,
             doorbells: 0,
-            completions: 0,
+            polled: 0,
             full: 0,
             refused: 0,
             stale: 0,
@@ -316,6 +317,7 @@ impl<'m, P: Provider> Ring<'m, P> {
     /// [`Error::Invalid`]: the region lacks [`Usage::WRITE_DST`], the lengths
     /// differ, or the provider does not move that many bytes at once. Else as
     /// [`atomic_write`](Self::atomic_write).
+    #[inline]
     pub fn write(
         &mut self,
         local: LocalSlice,
@@ -323,8 +325,10 @@ impl<'m, P: Provider> Ring<'m, P> {
         notify: Notify,
         context: OpContext,
     ) -> Result<Ticket, Error> {
-        remote.usage().require(Usage::WRITE_DST)?;
-        let sge = self.check_local(local, remote)?;
+        if !self.may_move(local, remote, Usage::WRITE_DST) {
+            return Err(self.no_move(local, remote, Usage::WRITE_DST));
+        }
+        let sge = whole(local);
         self.stage_buffer(Op::Write, WR_RDMA_WRITE, sge, remote, notify, context)
     }
 
@@ -333,6 +337,7 @@ impl<'m, P: Provider> Ring<'m, P> {
     ///
     /// # Errors
     /// As [`write`](Self::write), the usage being [`Usage::READ_SRC`].
+    #[inline]
     pub fn read(
         &mut self,
         local: LocalSlice,
@@ -340,8 +345,10 @@ impl<'m, P: Provider> Ring<'m, P> {
         notify: Notify,
         context: OpContext,
     ) -> Result<Ticket, Error> {
-        remote.usage().require(Usage::READ_SRC)?;
-        let sge = self.check_local(local, remote)?;
+        if !self.may_move(local, remote, Usage::READ_SRC) {
+            return Err(self.no_move(local, remote, Usage::READ_SRC));
+        }
+        let sge = whole(local);
         self.stage_buffer(Op::Read, WR_RDMA_READ, sge, remote, notify, context)
     }
 
@@ -354,6 +361,7 @@ impl<'m, P: Provider> Ring<'m, P> {
     /// [`FlushKind::Persistent`], the peer's configuration does not promise
     /// direct write to persistent memory. Else as
     /// [`atomic_write`](Self::atomic_write).
+    #[inline]
     pub fn flush(
         &mut self,
         remote: Span,
@@ -361,7 +369,9 @@ impl<'m, P: Provider> Ring<'m, P> {
         notify: Notify,
         context: OpContext,
     ) -> Result<Ticket, Error> {
-        self.check_flush(remote, kind)?;
+        if !self.may_flush(remote, kind) {
+            return Err(self.no_flush(remote, kind));
+        }
         match self.capabilities.flush {
             FlushSupport::None => Err(Invalid::FlushUnsupported { kind }.into()),
             FlushSupport::Emulated(scratch) => {
@@ -376,9 +386,10 @@ impl<'m, P: Provider> Ring<'m, P> {
                 Ok(staged)
             }
             FlushSupport::Native => {
-                let (number, request) =
-                    self.stage_general(Op::Flush, 0, remote, notify, context)?;
-                self.batch.set_flush(number, request, kind as u32, remote.len());
+                let Some((number, flags)) = self.stage_record(Op::Flush, notify, context) else {
+                    return Err(self.no_room());
+                };
+                self.batch.set_flush(number, flags, remote, kind as u32);
                 if !self.capabilities.native_atomic_write {
                     // An ATOMIC WRITE stays behind a FLUSH by itself; the plain
                     // write that stands in for it may overtake one.
@@ -399,31 +410,26 @@ impl<'m, P: Provider> Ring<'m, P> {
     /// some, [`Error::Provider`] carries any other errno. [`Error::Failed`]:
     /// the ring is dead, or has just died of a post that failed without saying
     /// how much was taken.
-    #[inline]
+    #[inline(always)]
     pub fn doorbell(&mut self) -> Result<u32, Error> {
+        let (head, end) = (self.flight.posted(), self.flight.next());
+        if head == end || self.state != State::Live {
+            return self.nothing_to_post();
+        }
+        if head ^ end > u64::from(self.window) {
+            self.signal_quarters();
+        }
         let count = self.flight.unposted();
-        if count == 0 {
-            return self.nothing_to_post();
-        }
-        if self.state != State::Live {
-            return self.nothing_to_post();
-        }
-        let head = self.flight.posted();
-        let last = head.wrapping_add(u64::from(count) - 1);
-        if head ^ head.wrapping_add(u64::from(count)) > u64::from(self.window) {
-            self.signal_quarters(head, count);
-        }
-        self.batch.cut(last);
-        let result = self.provider.post(self.batch.chain(head, count));
-        self.batch.tie(last);
+        let result = self.batch.post(head, count, |chain| self.provider.post(chain));
         self.doorbells += 1;
         match result {
             Ok(()) => {
-                self.batch.posted(head, count, count);
-                self.flight.post(count);
-                Ok(count)
+                if self.batch.is_dirty() {
+                    self.batch.restore(self.flight.posted(), count, count);
+                }
+                Ok(self.flight.post_all())
             }
-            Err(refused) => Err(self.post_refused(head, count, refused)),
+            Err(refused) => Err(self.post_refused(refused)),
         }
     }
 
@@ -432,13 +438,13 @@ impl<'m, P: Provider> Ring<'m, P> {
     ///
     /// # Errors
     /// [`Error::Failed`] once the ring is dead and every context that it held
-    /// has been given back.
+    /// has been given back, room or no room in `out`.
     pub fn poll<const N: usize>(
         &mut self,
         out: &mut ArrayVec<Completion, N>,
     ) -> Result<usize, Error> {
         let room = out.remaining_capacity();
-        self.poll_up_to::<false>(room, &mut |completion| {
+        self.poll_up_to::<false>(Some(room), &mut |completion| {
             // Never more than `room`, so this is never refused.
             let _ = out.try_push(completion);
         })
@@ -451,7 +457,7 @@ impl<'m, P: Provider> Ring<'m, P> {
     /// As [`poll`](Self::poll).
     #[inline]
     pub fn poll_with(&mut self, mut each: impl FnMut(Completion)) -> Result<usize, Error> {
-        self.poll_up_to::<false>(usize::MAX, &mut each)
+        self.poll_up_to::<false>(None, &mut each)
     }
 
     /// Like [`poll_with`](Self::poll_with), but tells of every request that was
@@ -461,7 +467,7 @@ impl<'m, P: Provider> Ring<'m, P> {
     /// # Errors
     /// As [`poll`](Self::poll).
     pub fn poll_retired(&mut self, mut each: impl FnMut(Completion)) -> Result<usize, Error> {
-        self.poll_up_to::<true>(usize::MAX, &mut each)
+        self.poll_up_to::<true>(None, &mut each)
     }
 
     /// Gives up: the queue pair is put into the error state and nothing more is
@@ -533,7 +539,7 @@ impl<'m, P: Provider> Ring<'m, P> {
             posted: self.flight.posted().wrapping_sub(self.first) - self.unposted,
             retired: self.flight.retired().wrapping_sub(self.first),
             doorbells: self.doorbells,
-            completions: self.completions,
+            completions: self.polled - self.stale,
             signaled: self.signaled,
             full: self.full,
             refused: self.refused,
@@ -580,7 +586,9 @@ impl<'m, P: Provider> Ring<'m, P> {
 
     /// Signals the requests of a chain that end a quarter of the queue, so that
     /// a full queue always holds one and slots always come back.
-    fn signal_quarters(&mut self, head: u64, count: u32) {
+    #[inline(never)]
+    fn signal_quarters(&mut self) {
+        let (head, count) = (self.flight.posted(), self.flight.unposted());
         let window = u64::from(self.window);
         let mut number = head | window;
         while number.wrapping_sub(head) < u64::from(count) {
@@ -590,12 +598,31 @@ impl<'m, P: Provider> Ring<'m, P> {
     }
 
     /// The next atomic write waits for this flush.
+    #[inline]
     fn fence_behind(&mut self, number: u64) {
         self.batch.set_fence_due(true);
         self.fence_to = number.wrapping_add(1);
     }
 
-    /// Whether a flush of this kind would be staged.
+    /// Whether a flush of this kind would be staged: [`check_flush`](Self::check_flush)
+    /// without the reasons.
+    #[inline]
+    fn may_flush(&self, remote: Span, kind: FlushKind) -> bool {
+        let persists = kind == FlushKind::Persistent;
+        !matches!(self.capabilities.flush, FlushSupport::None)
+            && (!persists || self.peer_is_persistent)
+            && remote.usage().contains(Usage::for_flush(kind))
+            && remote.len() > 0
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn no_flush(&self, remote: Span, kind: FlushKind) -> Error {
+        let why = self.check_flush(remote, kind).err();
+        why.unwrap_or(Invalid::FlushUnsupported { kind }).into()
+    }
+
+    /// Whether a flush of this kind would be staged, or why not.
     pub(crate) fn check_flush(&self, remote: Span, kind: FlushKind) -> Result<(), Invalid> {
         if self.capabilities.flush == FlushSupport::None {
             return Err(Invalid::FlushUnsupported { kind });
@@ -624,18 +651,35 @@ impl<'m, P: Provider> Ring<'m, P> {
         self.batch.len()
     }
 
-    fn check_local(&self, local: LocalSlice, remote: Span) -> Result<Sge, Error> {
-        if local.len() != remote.len() {
-            let (local, remote) = (local.len(), remote.len());
-            return Err(Invalid::LengthMismatch { local, remote }.into());
-        }
-        let max = self.capabilities.max_message.min(u64::from(u32::MAX));
-        if local.len() > max {
-            return Err(Invalid::MessageTooLong { len: local.len(), max }.into());
-        }
-        Ok(Sge { addr: local.address(), length: local.len() as u32, lkey: local.lkey() })
+    /// How many bytes one request may move.
+    #[inline]
+    fn max_message(&self) -> u64 {
+        self.capabilities.max_message.min(u64::from(u32::MAX))
     }
 
+    /// Whether bytes may be moved between these places.
+    #[inline]
+    fn may_move(&self, local: LocalSlice, remote: Span, needs: Usage) -> bool {
+        remote.usage().contains(needs)
+            && local.len() == remote.len()
+            && local.len() <= self.max_message()
+    }
+
+    /// Why they may not.
+    #[cold]
+    #[inline(never)]
+    fn no_move(&self, local: LocalSlice, remote: Span, needs: Usage) -> Error {
+        if let Err(which) = remote.usage().require(needs) {
+            return which.into();
+        }
+        if local.len() != remote.len() {
+            let (local, remote) = (local.len(), remote.len());
+            return Invalid::LengthMismatch { local, remote }.into();
+        }
+        Invalid::MessageTooLong { len: local.len(), max: self.max_message() }.into()
+    }
+
+    #[inline]
     fn stage_buffer(
         &mut self,
         op: Op,
@@ -645,32 +689,21 @@ impl<'m, P: Provider> Ring<'m, P> {
         notify: Notify,
         context: OpContext,
     ) -> Result<Ticket, Error> {
-        let (number, request) = self.stage_general(op, opcode, remote, notify, context)?;
-        self.batch.set_buffer(number, BufferRequest { sge: Some(sge), ..request });
+        let Some((number, flags)) = self.stage_record(op, notify, context) else {
+            return Err(self.no_room());
+        };
+        self.batch.set_buffer(number, opcode, flags, sge, remote);
         Ok(self.ticket(number))
     }
 
-    fn stage_general(
-        &mut self,
-        op: Op,
-        opcode: u32,
-        remote: Span,
-        notify: Notify,
-        context: OpContext,
-    ) -> Result<(u64, BufferRequest), Error> {
-        let Some(number) = self.flight.stage() else {
-            return Err(self.no_room());
-        };
+    /// Takes the next number and keeps what is to be told of it; the flags that
+    /// its request begins with go along.
+    #[inline]
+    fn stage_record(&mut self, op: Op, notify: Notify, context: OpContext) -> Option<(u64, u32)> {
+        let number = self.flight.stage()?;
         let flags = self.signal(notify);
         *self.records.get_mut(number) = Record::new(context, op, notify);
-        let request = BufferRequest {
-            opcode,
-            flags,
-            sge: None,
-            remote_addr: remote.address(),
-            rkey: remote.rkey(),
-        };
-        Ok((number, request))
+        Some((number, flags))
     }
 
     #[cold]
@@ -693,12 +726,13 @@ impl<'m, P: Provider> Ring<'m, P> {
     }
 
     #[cold]
-    fn post_refused(&mut self, head: u64, count: u32, refused: PostError) -> Error {
+    fn post_refused(&mut self, refused: PostError) -> Error {
+        let (head, count) = (self.flight.posted(), self.flight.unposted());
         self.refused += 1;
         match refused {
             PostError::Refused { taken, errno } => {
                 let taken = taken.min(count);
-                self.batch.posted(head, count, taken);
+                self.batch.restore(head, count, taken);
                 self.flight.post(taken);
                 let no_room = matches!(errno, Errno::ENOMEM | Errno::ENOSPC | Errno::EAGAIN);
                 if no_room && self.flight.in_flight() > 0 {
@@ -709,7 +743,7 @@ impl<'m, P: Provider> Ring<'m, P> {
                 Error::Provider(errno)
             }
             PostError::Unknown { errno } => {
-                self.batch.posted(head, count, count);
+                self.batch.restore(head, count, count);
                 // Any of them may be in flight, so all of them count as such.
                 self.flight.post(count);
                 self.provider.abort();
@@ -742,6 +776,12 @@ impl<P: fmt::Debug> fmt::Debug for Ring<'_, P> {
             .field("provider", &self.provider)
             .finish_non_exhaustive()
     }
+}
+
+/// An element for all of a local range, whose length was checked.
+#[inline]
+fn whole(local: LocalSlice) -> Sge {
+    Sge { addr: local.address(), length: local.len() as u32, lkey: local.lkey() }
 }
 
 /// Every limit that a ring has to keep, checked when it is built.

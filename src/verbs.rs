@@ -43,7 +43,7 @@ pub use qp::{Path, PathUnavailable, RawQp, VerbsQp};
 #[cfg(feature = "capi")]
 pub(crate) use {
     completion::{CompChannel, CompletionQueue, request_notify},
-    conn::{AddressInfo, CmId, Event, EventChannel, Handshake, QpShape, attempts},
+    conn::{AddressInfo, CmId, Event, EventChannel, EventError, Handshake, QpShape, attempts},
     device::capabilities_of,
     direct::{Command, Direct, Remote, Staging, Unposted},
     ffi::{QP_EX_WITH_FLUSH, advise_mr},

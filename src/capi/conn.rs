@@ -19,7 +19,7 @@ use super::{
 };
 use crate::error::Errno;
 use crate::region::Usage;
-use crate::verbs::{Direct, EventChannel, LIBIBVERBS, Memory, Pages, Registration};
+use crate::verbs::{Direct, EventChannel, EventError, LIBIBVERBS, Memory, Pages, Registration};
 use crate::wr::Sge;
 
 /// `struct rpma_conn`.
@@ -53,6 +53,16 @@ fn os(step: &'static str) -> impl Fn(Errno) -> Failure {
     move |errno| {
         log!(ERROR, c"rpma_conn", "{step} failed: {errno}");
         PROVIDER
+    }
+}
+
+/// What it says to the program that there is no event.
+pub(super) fn no_event(error: EventError) -> Failure {
+    match error {
+        EventError::Get(Errno(libc::ENODATA)) => Failure(E_NO_EVENT),
+        EventError::Get(errno) => os("rdma_get_cm_event")(errno),
+        EventError::Acknowledge(errno) => os("rdma_ack_cm_event")(errno),
+        EventError::NoMemory => Failure(E_NOMEM),
     }
 }
 
@@ -152,10 +162,7 @@ pub unsafe extern "C" fn rpma_conn_next_event(conn: *mut Conn, event: *mut c_int
         // SAFETY: as the module says.
         let conn = unsafe { get(conn) }?;
         let into = place(event)?;
-        let event = conn.base()?.events.next().map_err(|errno| match errno {
-            Errno(libc::ENODATA) => Failure(E_NO_EVENT),
-            errno => os("rdma_get_cm_event")(errno),
-        })?;
+        let event = conn.base()?.events.next().map_err(no_event)?;
         let name = match event.kind {
             kind::RDMA_CM_EVENT_ESTABLISHED => CONN_ESTABLISHED,
             kind::RDMA_CM_EVENT_CONNECT_ERROR | kind::RDMA_CM_EVENT_DEVICE_REMOVAL => CONN_LOST,

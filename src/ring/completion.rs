@@ -58,40 +58,45 @@ impl fmt::Display for Outcome {
 }
 
 impl<P: Provider> Ring<'_, P> {
-    /// The one poll behind all others. `EACH` tells of silent successes too; it
-    /// ignores `room`, which then bounds nothing that matters.
+    /// The one poll behind all others. `EACH` tells of silent successes too, and
+    /// then knows no `room`.
     #[inline]
     pub(super) fn poll_up_to<const EACH: bool>(
         &mut self,
-        room: usize,
+        room: Option<usize>,
         each: &mut impl FnMut(Completion),
     ) -> Result<usize, Error> {
-        if room == 0 {
-            return Ok(0);
-        }
-        let want = POLL_BATCH.min(room);
-        let (got, mut given) = self.poll_once::<EACH>(want, each);
-        if got == want {
-            given += self.poll_on::<EACH>(room - given, each);
+        let most = room.unwrap_or(usize::MAX);
+        let mut given = 0;
+        if self.state == State::Live && most > 0 {
+            let want = POLL_BATCH.min(most);
+            let (got, first) = self.poll_once::<EACH>(want, each);
+            given = first;
+            if got == want {
+                given += self.poll_on::<EACH>(most - given, each);
+            }
+        } else {
+            given += self.poll_on::<EACH>(most, each);
         }
         if self.state != State::Live {
-            return self.poll_failed(room, given, each);
+            return self.poll_failed(most, given, each);
         }
         Ok(given)
     }
 
-    /// Goes on where there were as many completions as a call may take. No more
-    /// than requests can be there; a provider that goes on and on is stopped.
+    /// Polls until there are no more completions than a call may take, or no more
+    /// room. No more than requests can be there: a provider that goes on and on
+    /// is stopped.
     #[inline(never)]
     fn poll_on<const EACH: bool>(
         &mut self,
-        room: usize,
+        most: usize,
         each: &mut impl FnMut(Completion),
     ) -> usize {
-        let mut given = 0;
+        let mut given: usize = 0;
         for _ in 0..self.flight.depth() {
-            let want = POLL_BATCH.min(room - given);
-            if want == 0 {
+            let want = POLL_BATCH.min(most.saturating_sub(given));
+            if want == 0 || matches!(self.state, State::Dead(_)) {
                 break;
             }
             let (got, more) = self.poll_once::<EACH>(want, each);
@@ -105,15 +110,12 @@ impl<P: Provider> Ring<'_, P> {
 
     /// One call of the provider: how many work completions there were, `want` at
     /// most, and how many completions they gave.
-    #[inline]
+    #[inline(always)]
     fn poll_once<const EACH: bool>(
         &mut self,
         want: usize,
         each: &mut impl FnMut(Completion),
     ) -> (usize, usize) {
-        if matches!(self.state, State::Dead(_)) {
-            return (0, 0);
-        }
         let got = match self.provider.poll(&mut self.wcs.get_mut(0)[..want]) {
             Ok(got) => got.min(want),
             Err(fault) => {
@@ -121,6 +123,7 @@ impl<P: Provider> Ring<'_, P> {
                 return (0, 0);
             }
         };
+        self.polled += got as u64;
         let mut given = 0;
         for index in 0..got {
             let Wc { wr_id, status, vendor_err, .. } = self.wcs.get(0)[index];
@@ -140,7 +143,6 @@ impl<P: Provider> Ring<'_, P> {
             self.stale += 1;
             return 0;
         };
-        self.completions += 1;
         if EACH {
             return self.tell_each(run.first, run.last.wrapping_sub(run.first) + 1, each);
         }
@@ -206,7 +208,6 @@ impl<P: Provider> Ring<'_, P> {
         // One that came before counts once.
         let is_news = wr_id.wrapping_sub(self.flushed) as i64 >= 0;
         if is_news && self.flight.is_in_flight(wr_id) {
-            self.completions += 1;
             self.flushed = wr_id.wrapping_add(1);
         } else {
             self.stale += 1;
@@ -216,6 +217,7 @@ impl<P: Provider> Ring<'_, P> {
 
     /// Takes an error in, or anything on a ring that is not live.
     #[cold]
+    #[inline(never)]
     fn take_other<const EACH: bool>(
         &mut self,
         wr_id: u64,
@@ -230,7 +232,6 @@ impl<P: Provider> Ring<'_, P> {
             self.stale += 1;
             return 0;
         };
-        self.completions += 1;
         self.take_failure::<EACH>(run, status, vendor_err, each)
     }
 

@@ -219,14 +219,7 @@ impl<P: Provider> Ring<'_, P> {
         record.forced = true;
         *self.records.get_mut(number) = record;
         self.signaled += 1;
-        let request = BufferRequest {
-            opcode: WR_RDMA_WRITE,
-            flags: SEND_SIGNALED,
-            sge: None,
-            remote_addr: 0,
-            rkey: 0,
-        };
-        self.batch.set_buffer(number, request);
+        self.batch.set_nothing(number, SEND_SIGNALED);
     }
 
     /// Whether a request from `from` up to, but not including, `to` is signaled.

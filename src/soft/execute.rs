@@ -267,20 +267,16 @@ impl Registration<'_> {
         self.write_key.load(Ordering::Acquire) == u64::from(rkey)
     }
 
-    /// Stores a word where the bounds and the alignment allow it, and says
-    /// whether they did.
+    /// The words that may be stored to, to be kept at hand in a loop.
+    #[inline]
+    pub(super) fn whole_words(&self) -> WholeWords<'_> {
+        WholeWords { words: self.words, base: self.words_base }
+    }
+
+    /// As [`WholeWords::store`].
     #[inline]
     pub(super) fn store_word(&self, address: u64, word: u64) -> bool {
-        // An index of words whose three lowest bits, if any is set, stand at the
-        // top: one comparison refuses what is unaligned and what is outside.
-        let index = address.wrapping_sub(self.words_base).rotate_right(3);
-        match self.words.get(index as usize) {
-            Some(place) => {
-                place.store(word, Ordering::Release);
-                true
-            }
-            None => false,
-        }
+        self.whole_words().store(address, word)
     }
 
     /// Whether `len` bytes at `address` all lie in the region.
@@ -288,6 +284,32 @@ impl Registration<'_> {
     fn holds(&self, address: u64, len: u64) -> bool {
         let offset = address.wrapping_sub(self.base);
         offset <= self.size && len <= self.size - offset
+    }
+}
+
+/// The whole words of a region.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct WholeWords<'a> {
+    words: &'a [AtomicU64],
+    /// The address of the first.
+    base: u64,
+}
+
+impl WholeWords<'_> {
+    /// Stores a word where the bounds and the alignment allow it, and says
+    /// whether they did.
+    #[inline]
+    pub(super) fn store(self, address: u64, word: u64) -> bool {
+        // An index of words whose three lowest bits, if any is set, stand at the
+        // top: one comparison refuses what is unaligned and what is outside.
+        let index = address.wrapping_sub(self.base).rotate_right(3);
+        match self.words.get(index as usize) {
+            Some(place) => {
+                place.store(word, Ordering::Release);
+                true
+            }
+            None => false,
+        }
     }
 }
 

@@ -158,6 +158,7 @@ impl<'d> InlineQp<'d> {
         let Some(mut region) = device.regions.first() else {
             return 0;
         };
+        let mut words = region.whole_words();
         let mut next = first;
         'chain: for piece in chain.pieces(room) {
             for wr in piece {
@@ -166,8 +167,9 @@ impl<'d> InlineQp<'d> {
                         Some(other) if other.is_written_by(wr.rkey) => region = other,
                         _ => break 'chain,
                     }
+                    words = region.whole_words();
                 }
-                if !region.store_word(wr.remote_addr, wr.word) {
+                if !words.store(wr.remote_addr, wr.word) {
                     break 'chain;
                 }
                 if wr.is_signaled() {

@@ -202,6 +202,7 @@ impl<O> VerbsQp<O> {
     }
 
     /// A poll that gave nothing: the only place where a fault is looked for.
+    #[inline(never)]
     fn polled_nothing(&mut self, code: c_int, into: &mut [Wc]) -> Result<usize, DeviceFault> {
         if code < 0 {
             return Err(DeviceFault::Poll(returned(code)));
@@ -237,14 +238,14 @@ impl<O> Provider for VerbsQp<O> {
         if let Some(calls) = &self.calls {
             // SAFETY: the queue pair is alive, says `from_raw`, and this
             // thread's own, by `&mut self`.
-            return unsafe { calls.post(&chain) };
+            return unsafe { calls.post(chain) };
         }
         let mut bad_wr: *mut ibv_send_wr = ptr::null_mut();
         let first: *mut ibv_send_wr = chain.first().cast();
         // SAFETY: as above; the chain is laid out as the ABI has it, holds `abi`,
         // and may be read until the call returns.
         let code = unsafe { (self.post_send)(self.qp.as_ptr(), first, &mut bad_wr) };
-        if code == 0 { Ok(()) } else { Err(post_failed(&chain, code, bad_wr)) }
+        if code == 0 { Ok(()) } else { Err(post_failed(chain, code, bad_wr)) }
     }
 
     #[inline]
@@ -279,8 +280,9 @@ impl<O> fmt::Debug for VerbsQp<O> {
 
 /// A chain that was not taken whole.
 #[cold]
+#[inline(never)]
 pub(in crate::verbs) fn post_failed(
-    chain: &Chain<'_>,
+    chain: Chain<'_>,
     code: c_int,
     bad_wr: *mut ibv_send_wr,
 ) -> PostError {

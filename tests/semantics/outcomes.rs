@@ -168,6 +168,22 @@ pub fn a_failure_gives_each_context_back_once_through_poll(fabric: &impl Fabric)
     assert!(matches!(ring.poll(&mut few), Err(Error::Failed { .. })));
 }
 
+/// A poll that has room for nothing takes nothing, and says so of a dead ring as
+/// any other poll does: once all has been given back, and not before.
+pub fn a_poll_without_room_fails_when_any_other_would(fabric: &impl Fabric) {
+    let mut ring = failing(fabric);
+    let mut full = ArrayVec::<Completion, 0>::new();
+    assert_eq!(ring.poll(&mut full), Ok(0), "alive, for all that it knows");
+    poll_until(&mut ring, |ring| {
+        let mut one = ArrayVec::<Completion, 1>::new();
+        if ring.poll(&mut one)? == 1 && !ring.is_idle() {
+            assert_eq!(ring.poll(&mut one), Ok(0), "{} are still to come", ring.in_flight());
+        }
+        Ok(ring.is_idle())
+    });
+    assert!(matches!(ring.poll(&mut full), Err(Error::Failed { .. })));
+}
+
 pub fn a_failure_gives_each_context_back_once_through_poll_retired(fabric: &impl Fabric) {
     let mut ring = failing(fabric);
     assert_eq!(retired(&mut ring, COUNT as usize + 2), expected_of_failing(true));

@@ -38,6 +38,7 @@ macro_rules! suite {
             outcomes {
                 contexts_may_repeat_be_zero_and_be_pointers
                 one_completion_confirms_eight
+                a_poll_without_room_fails_when_any_other_would
                 confirms_counts_what_the_caller_staged_and_nothing_else
                 each_retired_request_confirms_itself
                 the_third_of_eight_fails

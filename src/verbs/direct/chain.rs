@@ -8,7 +8,7 @@ use core::sync::atomic::Ordering;
 use rdma_sys::ibv_send_wr;
 
 use super::{Command, Direct, Remote};
-use crate::batch::{Batch, BufferRequest, Chain};
+use crate::batch::{Batch, Chain};
 use crate::error::{Errno, Invalid};
 use crate::op::FlushKind;
 use crate::provider::PostError;
@@ -60,7 +60,7 @@ impl Staging {
 
     /// Drops what is staged.
     pub(crate) fn clear(&mut self) {
-        self.batch.posted(self.head, self.staged, self.staged);
+        self.batch.restore(self.head, self.staged, self.staged);
         self.head += u64::from(self.staged);
         self.staged = 0;
     }
@@ -88,8 +88,7 @@ impl Staging {
         let Some(number) = self.next() else {
             return false;
         };
-        self.batch.set_word_at(number, signaled, (to.address, to.rkey), word);
-        self.batch.set_id(number, wr_id);
+        self.batch.set_word_at(number, (wr_id, signaled), (to.address, to.rkey), word);
         true
     }
 
@@ -106,12 +105,9 @@ impl Staging {
         if command.opcode == WR_RDMA_READ {
             self.batch.set_fence_due(true);
         }
-        let Remote { address: remote_addr, rkey } =
-            remote.unwrap_or(Remote { address: 0, rkey: 0 });
+        let place = remote.map_or((0, 0), |remote| (remote.address, remote.rkey));
         let Command { opcode, flags, imm, wr_id } = command;
-        self.batch.set_buffer(number, BufferRequest { opcode, flags, sge, remote_addr, rkey });
-        self.batch.set_immediate(number, imm);
-        self.batch.set_id(number, wr_id);
+        self.batch.set_request(number, (wr_id, flags), (opcode, imm), place, sge);
         true
     }
 
@@ -126,11 +122,9 @@ impl Staging {
         let Some(number) = self.next() else {
             return false;
         };
-        let (remote_addr, rkey) = (at.address, at.rkey);
         let kind = if persistent { FlushKind::Persistent } else { FlushKind::Visibility };
-        let request = BufferRequest { opcode: WR_FLUSH, flags, sge: None, remote_addr, rkey };
-        self.batch.set_flush(number, request, kind as u32, len as u64);
-        self.batch.set_id(number, wr_id);
+        let (place, what) = ((at.address, at.rkey), (kind as u32, len as u64));
+        self.batch.set_flush_at(number, (wr_id, flags), place, what);
         true
     }
 
@@ -176,10 +170,8 @@ impl Direct {
         let mut posted = 0;
         while staging.staged > 0 {
             let (count, by_calls) = staging.run(self);
-            let last = staging.head + u64::from(count) - 1;
-            staging.batch.cut(last);
-            let result = self.post_chain(staging.batch.chain(staging.head, count), by_calls);
-            staging.batch.tie(last);
+            let post = |chain: Chain<'_>| self.post_chain(chain, by_calls);
+            let result = staging.batch.post(staging.head, count, post);
             let taken = match result {
                 Ok(()) => count,
                 Err(PostError::Refused { taken, .. }) => taken,
@@ -188,7 +180,7 @@ impl Direct {
                     return Err(Unposted::Unknown(errno));
                 }
             };
-            staging.batch.posted(staging.head, count, taken);
+            staging.batch.restore(staging.head, count, taken);
             staging.head += u64::from(taken);
             staging.staged -= taken;
             posted += taken;
@@ -204,13 +196,13 @@ impl Direct {
         if by_calls && let Some(calls) = &self.calls {
             // SAFETY: the queue pair is alive, says `new`; the provider locks it
             // from `wr_start` to `wr_complete`.
-            return unsafe { calls.post(&chain) };
+            return unsafe { calls.post(chain) };
         }
         let mut bad_wr: *mut ibv_send_wr = ptr::null_mut();
         let first: *mut ibv_send_wr = chain.first().cast();
         // SAFETY: the queue pair is alive, says `new`; the chain is laid out as
         // the ABI has it and may be read until the call returns.
         let code = unsafe { (self.post_send)(self.qp.as_ptr(), first, &mut bad_wr) };
-        if code == 0 { Ok(()) } else { Err(post_failed(&chain, code, bad_wr)) }
+        if code == 0 { Ok(()) } else { Err(post_failed(chain, code, bad_wr)) }
     }
 }

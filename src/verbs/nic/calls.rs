@@ -67,12 +67,13 @@ unsafe extern "C" fn wr_complete(qp: *mut QpEx) -> c_int {
     0
 }
 
-/// Begins a request.
+/// Begins a request, and gives its entry. Where there is no room that is one
+/// which is never posted, so that it may be written all the same.
 ///
 /// # Safety
 /// As for `wr_start`, and between it and `wr_complete`.
 #[inline]
-unsafe fn begin(qp: *mut QpEx, opcode: u32, rkey: u32, remote_addr: u64) {
+unsafe fn begin<'a>(qp: *mut QpEx, opcode: u32, rkey: u32, remote_addr: u64) -> &'a mut Wqe {
     // SAFETY: a field of the caller's queue pair.
     let id = unsafe { (*qp).wr_id };
     // SAFETY: as above.
@@ -84,7 +85,7 @@ unsafe fn begin(qp: *mut QpEx, opcode: u32, rkey: u32, remote_addr: u64) {
         // A full queue as rxe and others say it.
         let errno = hardware.reason(Errno::ENOSPC);
         hardware.build_error.get_or_insert(errno);
-        return;
+        return hardware.entry(ahead.saturating_sub(1));
     }
     hardware.built = ahead + 1;
     let wqe = hardware.entry(ahead);
@@ -95,10 +96,10 @@ unsafe fn begin(qp: *mut QpEx, opcode: u32, rkey: u32, remote_addr: u64) {
     wqe.rkey = rkey;
     wqe.lkey = 0;
     wqe.wr_id = id;
+    wqe
 }
 
-/// The entry of the request that was begun last. Where building has failed it is
-/// one that is never posted, so that it may be written all the same.
+/// The entry of the request that was begun last, as [`begin`] gave it.
 ///
 /// # Safety
 /// As for [`begin`].
@@ -127,9 +128,7 @@ unsafe extern "C" fn wr_atomic_write(
     word: *const c_void,
 ) {
     // SAFETY: as for `wr_rdma_write`.
-    unsafe { begin(qp, WR_ATOMIC_WRITE, rkey, remote_addr) };
-    // SAFETY: as above.
-    let wqe = unsafe { last(qp) };
+    let wqe = unsafe { begin(qp, WR_ATOMIC_WRITE, rkey, remote_addr) };
     wqe.flags |= WORD;
     wqe.len = 8;
     // SAFETY: the caller's 8 bytes may be read.
@@ -145,9 +144,7 @@ unsafe extern "C" fn wr_flush(
     level: u8,
 ) {
     // SAFETY: as for `wr_rdma_write`.
-    unsafe { begin(qp, WR_FLUSH, rkey, remote_addr) };
-    // SAFETY: as above.
-    let wqe = unsafe { last(qp) };
+    let wqe = unsafe { begin(qp, WR_FLUSH, rkey, remote_addr) };
     wqe.data = len as u64;
     wqe.lkey = match (kind, level) {
         (FLUSH_PERSISTENT, FLUSH_RANGE) => FlushKind::Persistent as u32,

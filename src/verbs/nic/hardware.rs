@@ -187,7 +187,7 @@ impl<'d> Hardware<'d> {
     }
 
     /// The short way, for words that go where they may be stored.
-    #[inline]
+    #[inline(never)]
     fn carry_out(&mut self, from: u64, count: u32) {
         let to = from.wrapping_add(u64::from(count));
         let mut number = from;
@@ -200,7 +200,7 @@ impl<'d> Hardware<'d> {
                 }
                 if wqe.is_signaled() {
                     let (status, opcode) = (WcStatus::SUCCESS, wqe.wc_opcode());
-                    self.cq.push(Cqe { number, status, opcode, len: 8 });
+                    self.cq.push(Cqe::new(number, status, opcode, 8));
                 }
                 number = number.wrapping_add(1);
             }
@@ -218,7 +218,7 @@ impl<'d> Hardware<'d> {
             let wqe = sq.get(number);
             if wqe.is_signaled() {
                 let (opcode, len) = (wqe.wc_opcode(), wqe.len);
-                self.cq.push(Cqe { number, status: WcStatus::SUCCESS, opcode, len });
+                self.cq.push(Cqe::new(number, WcStatus::SUCCESS, opcode, len));
             }
         }
     }
@@ -232,6 +232,7 @@ impl<'d> Hardware<'d> {
     }
 
     #[cold]
+    #[inline(never)]
     fn carry_out_carefully(&mut self, from: u64, count: u32, by_calls: bool) {
         if self.config.records {
             for ahead in 0..count {
@@ -300,6 +301,8 @@ impl<'d> Hardware<'d> {
     }
 
     /// Lets every late read answer.
+    #[cold]
+    #[inline(never)]
     fn settle(&mut self) {
         while let Some(number) = self.late.pop_front() {
             let wqe = *self.sq.get(number);
@@ -318,7 +321,7 @@ impl<'d> Hardware<'d> {
         // An error completion leaves the opcode undefined; real devices leave 0.
         let opcode = if ok { wqe.wc_opcode() } else { 0 };
         let len = if ok { wqe.len } else { 0 };
-        self.cq.push(Cqe { number, status, opcode, len });
+        self.cq.push(Cqe::new(number, status, opcode, len));
     }
 
     /// Moves completions to where the driver is asked to put them.
@@ -333,7 +336,7 @@ impl<'d> Hardware<'d> {
                 break;
             };
             let wr_id = self.sq.get(cqe.number).wr_id;
-            put(count, Wc::new(wr_id, cqe.status, cqe.opcode, cqe.len, self.qp_num));
+            put(count, Wc::new(wr_id, cqe.status(), cqe.opcode(), cqe.len, self.qp_num));
             self.retired = cqe.number.wrapping_add(1);
             count += 1;
         }

@@ -132,11 +132,12 @@ impl Driver {
 unsafe fn write_other(entry: *mut Wqe, wr: &SendWr) -> Result<(), Errno> {
     let known = matches!(wr.opcode, WR_RDMA_WRITE | WR_RDMA_READ | WR_ATOMIC_WRITE | WR_FLUSH);
     let is_inline = wr.send_flags & SEND_INLINE != 0;
+    let nothing = Sge::default();
     let sge = match wr.num_sge {
-        0 => Sge::default(),
+        0 => &nothing,
         // SAFETY: the list has one element, and the caller says that it may be
         // read.
-        1 if !is_inline => unsafe { *wr.sg_list },
+        1 if !is_inline => unsafe { &*wr.sg_list },
         _ => return Err(Errno::EINVAL),
     };
     if !known {

@@ -11,13 +11,29 @@ use crate::verbs::fault_cell::FaultCell;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cqe {
     pub(super) number: u64,
-    pub(super) status: WcStatus,
-    pub(super) opcode: u32,
+    /// Status and opcode in one word: what is stored in halves just before it is
+    /// loaded whole makes a processor wait.
+    outcome: u64,
     pub(super) len: u32,
 }
 
 impl Cqe {
-    const EMPTY: Cqe = Cqe { number: 0, status: WcStatus::SUCCESS, opcode: 0, len: 0 };
+    const EMPTY: Cqe = Cqe::new(0, WcStatus::SUCCESS, 0, 0);
+
+    #[inline]
+    pub(super) const fn new(number: u64, status: WcStatus, opcode: u32, len: u32) -> Self {
+        Cqe { number, outcome: (status.0 as u64) << 32 | opcode as u64, len }
+    }
+
+    #[inline]
+    pub(super) fn status(&self) -> WcStatus {
+        WcStatus((self.outcome >> 32) as u32)
+    }
+
+    #[inline]
+    pub(super) fn opcode(&self) -> u32 {
+        self.outcome as u32
+    }
 }
 
 #[derive(Debug)]
@@ -73,11 +89,13 @@ impl CompletionQueue<'_> {
     /// The completion is lost, and the device tells of a completion queue in
     /// error.
     #[cold]
+    #[inline(never)]
     fn overrun(&mut self) {
         self.fault.set(DeviceFault::CompletionQueue);
     }
 
     #[cold]
+    #[inline(never)]
     fn give_event(&mut self) {
         self.armed = false;
         if let Some(fd) = &self.channel {

@@ -86,8 +86,9 @@ impl WrCalls {
     ///
     /// # Safety
     /// The queue pair is alive and no other thread uses its send side.
-    #[inline]
-    pub(in crate::verbs) unsafe fn post(&self, chain: &Chain<'_>) -> Result<(), PostError> {
+    #[inline(never)]
+    pub(in crate::verbs) unsafe fn post(&self, chain: Chain<'_>) -> Result<(), PostError> {
+        let chain = &chain;
         let posted = match (chain.all_words(), self.atomic_write) {
             // SAFETY: this function's own condition.
             (Some(WR_RDMA_WRITE), _) => unsafe { self.post_inline(chain) },
