@@ -149,14 +149,46 @@ impl Direct {
         wr_id: u64,
     ) -> Result<(), c_int> {
         if let Some(calls) = &self.calls {
-            let flags = signaled | self.fence.load(Ordering::Relaxed);
-            // SAFETY: the queue pair is alive, says `new`, and the 8 bytes may be
-            // read.
-            let posted = unsafe { calls.one_word((to.address, to.rkey), src, flags, wr_id) };
-            if let Some(posted) = posted {
-                return posted;
-            }
+            // SAFETY: this function's own condition.
+            return unsafe { self.native_word(calls, to, src, (signaled, wr_id)) };
         }
+        // SAFETY: this function's own condition.
+        unsafe { self.inline_word(to, src, signaled, wr_id) }
+    }
+
+    /// Of its own, so that the other way needs no registers kept for it.
+    ///
+    /// # Safety
+    /// As [`atomic_write`](Self::atomic_write), and the calls are the queue
+    /// pair's.
+    #[inline(never)]
+    unsafe fn native_word(
+        &self,
+        calls: &WrCalls,
+        to: Remote,
+        src: *const c_void,
+        (signaled, wr_id): (u32, u64),
+    ) -> Result<(), c_int> {
+        let flags = signaled | self.fence.load(Ordering::Relaxed);
+        // SAFETY: the queue pair is alive, says `new`, and the 8 bytes may be
+        // read.
+        match unsafe { calls.one_word((to.address, to.rkey), src, flags, wr_id) } {
+            Some(posted) => posted,
+            // SAFETY: this function's own condition.
+            None => unsafe { self.inline_word(to, src, signaled, wr_id) },
+        }
+    }
+
+    /// # Safety
+    /// As [`atomic_write`](Self::atomic_write).
+    #[inline]
+    unsafe fn inline_word(
+        &self,
+        to: Remote,
+        src: *const c_void,
+        signaled: u32,
+        wr_id: u64,
+    ) -> Result<(), c_int> {
         let flags = signaled | SEND_INLINE | SEND_FENCE;
         let command = Command { opcode: WR_RDMA_WRITE, flags, imm: 0, wr_id };
         // Inline data has no use for a key.
