@@ -100,9 +100,9 @@ impl<const BATCH: u64> Row for Writes<BATCH> {
                 let code = unsafe { farword_batch_begin(self.conn) };
                 assert_eq!(code, 0, "{}: begun", self.name);
             }
-            for number in first..first + BATCH {
-                self.write(number, number + 1 == first + BATCH);
-            }
+            let last = first + BATCH - 1;
+            (first..last).for_each(|number| self.write(number, false));
+            self.write(last, true);
             if BATCH > 1 {
                 // SAFETY: as above.
                 let code = unsafe { farword_batch_end(self.conn, ptr::null_mut()) };

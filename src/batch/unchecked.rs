@@ -18,8 +18,10 @@ impl Batch<'_> {
         word: u64,
     ) {
         let flags = flags | self.flags;
-        // As for `set_word`.
-        self.flags &= !SEND_FENCE;
+        if flags & SEND_FENCE != 0 {
+            // As for `set_word`.
+            self.flags &= !SEND_FENCE;
+        }
         let wr = self.wrs.get_mut(number);
         wr.wr_id = wr_id;
         wr.send_flags = flags;

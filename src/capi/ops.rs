@@ -9,7 +9,7 @@ use super::{
 };
 use crate::error::Errno;
 use crate::region::Usage;
-use crate::verbs::{Command, Remote};
+use crate::verbs::{Command, Direct, Remote};
 use crate::wr::{SEND_SIGNALED, Sge, WR_RDMA_READ, WR_RDMA_WRITE};
 
 /// `RPMA_F_COMPLETION_ON_ERROR`.
@@ -147,8 +147,23 @@ pub unsafe extern "C" fn rpma_atomic_write(
         return staged(batch.atomic_write(to, word, signaled(flags), wr_id));
     }
     // SAFETY: not null, so 8 bytes may be read.
-    let posted = unsafe { conn.direct.atomic_write(to, src.cast(), signaled(flags), wr_id) };
-    code(c"rpma_atomic_write", posted)
+    unsafe { post_word(&conn.direct, to, src, signaled(flags), wr_id) }
+}
+
+/// Of its own, so that staging needs no stack.
+///
+/// # Safety
+/// 8 bytes may be read at `src`.
+#[inline(never)]
+unsafe fn post_word(
+    direct: &Direct,
+    to: Remote,
+    src: *const c_char,
+    signaled: u32,
+    wr_id: u64,
+) -> c_int {
+    // SAFETY: this function's own condition.
+    code(c"rpma_atomic_write", unsafe { direct.atomic_write(to, src.cast(), signaled, wr_id) })
 }
 
 /// Writes registered memory to the peer's. Any thread may call it.

@@ -23,7 +23,10 @@ pub(crate) struct Staging {
     batch: Batch<'static>,
     /// The number of the first request that is not posted.
     head: u64,
-    staged: u32,
+    /// The number of the next request.
+    tail: u64,
+    /// `head` and how many there may be.
+    end: u64,
     most: u32,
 }
 
@@ -45,34 +48,43 @@ impl Staging {
         let most = most.max(1);
         let room = most.checked_next_power_of_two().unwrap_or(u32::MAX);
         let wrs = Slots::boxed(room, || SendWr::ZERO)?;
-        Ok(Staging { batch: Batch::new(wrs, direct.is_native()), head: 0, staged: 0, most })
+        let batch = Batch::new(wrs, direct.is_native());
+        Ok(Staging { batch, head: 0, tail: 0, end: most.into(), most })
     }
 
     /// How many are staged.
+    #[inline]
     pub(crate) fn staged(&self) -> u32 {
-        self.staged
+        // At most `most`.
+        (self.tail - self.head) as u32
+    }
+
+    /// The first `count` are posted, or forgotten.
+    fn advance(&mut self, count: u32) {
+        self.head += u64::from(count);
+        self.end = self.head + u64::from(self.most);
     }
 
     /// The contexts of what is staged, in order.
     pub(crate) fn contexts(&self) -> impl Iterator<Item = u64> {
-        (0..self.staged).map(|index| self.batch.get(self.head + u64::from(index)).wr_id)
+        (self.head..self.tail).map(|number| self.batch.get(number).wr_id)
     }
 
     /// Drops what is staged.
     pub(crate) fn clear(&mut self) {
-        self.batch.restore(self.head, self.staged, self.staged);
-        self.head += u64::from(self.staged);
-        self.staged = 0;
+        let staged = self.staged();
+        self.batch.restore(self.head, staged, staged);
+        self.advance(staged);
     }
 
     /// The number of the next request, if there is room.
     #[inline]
     fn next(&mut self) -> Option<u64> {
-        if self.staged >= self.most {
+        let number = self.tail;
+        if number == self.end {
             return None;
         }
-        let number = self.head + u64::from(self.staged);
-        self.staged += 1;
+        self.tail = number + 1;
         Some(number)
     }
 
@@ -132,15 +144,15 @@ impl Staging {
     /// whether it is `ibv_wr_*`.
     fn run(&self, direct: &Direct) -> (u32, bool) {
         if direct.calls.is_none() {
-            return (self.staged, false);
+            return (self.staged(), false);
         }
         let has_call = |index: u32| {
             let opcode = self.batch.get(self.head + u64::from(index)).opcode;
             matches!(opcode, WR_RDMA_WRITE | WR_RDMA_READ | WR_ATOMIC_WRITE | WR_FLUSH)
         };
         let first = has_call(0);
-        let count = (1..self.staged).find(|index| has_call(*index) != first);
-        (count.unwrap_or(self.staged), first)
+        let count = (1..self.staged()).find(|index| has_call(*index) != first);
+        (count.unwrap_or(self.staged()), first)
     }
 }
 
@@ -168,7 +180,7 @@ impl Direct {
     /// [`Unposted`].
     pub(crate) fn post_staged(&self, staging: &mut Staging) -> Result<(), Unposted> {
         let mut posted = 0;
-        while staging.staged > 0 {
+        while staging.staged() > 0 {
             let (count, by_calls) = staging.run(self);
             let post = |chain: Chain<'_>| self.post_chain(chain, by_calls);
             let result = staging.batch.post(staging.head, count, post);
@@ -181,8 +193,7 @@ impl Direct {
                 }
             };
             staging.batch.restore(staging.head, count, taken);
-            staging.head += u64::from(taken);
-            staging.staged -= taken;
+            staging.advance(taken);
             posted += taken;
             if let Err(PostError::Refused { errno, .. }) = result {
                 return Err(Unposted::Rest(posted, errno));
