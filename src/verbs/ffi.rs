@@ -19,8 +19,8 @@ use core::mem::offset_of;
 use core::ptr::{self, NonNull};
 
 use rdma_sys::{
-    ibv_context, ibv_device_attr_ex, ibv_parent_domain_init_attr, ibv_pd, ibv_qp, ibv_query_device,
-    ibv_td, ibv_td_init_attr, verbs_context,
+    ibv_context, ibv_device_attr_ex, ibv_parent_domain_init_attr, ibv_pd, ibv_qp,
+    ibv_qp_init_attr_ex, ibv_query_device, ibv_td, ibv_td_init_attr, verbs_context,
 };
 
 use crate::error::Errno;
@@ -209,6 +209,24 @@ pub(crate) unsafe fn query_device_ex(
     // SAFETY: the context is open.
     let code = unsafe { ibv_query_device(context, &mut attributes.orig_attr) };
     if code == 0 { Ok(attributes) } else { Err(returned(code)) }
+}
+
+/// Creates a queue pair by its extended attributes.
+///
+/// # Errors
+/// The errno of the call; `EOPNOTSUPP` where the context is not extended.
+///
+/// # Safety
+/// The context is open, and what the attributes point at is alive, of this
+/// context, and outlives the queue pair.
+pub(crate) unsafe fn create_qp_ex(
+    context: *mut ibv_context,
+    attributes: &mut ibv_qp_init_attr_ex,
+) -> Result<NonNull<ibv_qp>, Errno> {
+    let create = extended_op!(context, create_qp_ex).ok_or(Errno::EOPNOTSUPP)?;
+    // SAFETY: this function's own condition.
+    let qp = unsafe { create(context, attributes) };
+    NonNull::new(qp).ok_or_else(last_errno)
 }
 
 /// Allocates a thread domain.
