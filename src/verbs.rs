@@ -14,7 +14,6 @@ mod direct;
 mod errno;
 mod events;
 mod fault_cell;
-#[allow(dead_code, reason = "some of what a library can do is not needed yet")]
 mod ffi;
 mod library;
 mod memory;
