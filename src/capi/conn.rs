@@ -18,8 +18,10 @@ use super::{
     PROVIDER, PeerCfg, PrivateData, answer, get, place, take,
 };
 use crate::error::Errno;
-use crate::region::Usage;
-use crate::verbs::{Direct, EventChannel, EventError, LIBIBVERBS, Memory, Pages, Registration};
+use crate::region::{LocalSlice, Usage};
+use crate::verbs::{
+    Direct, EventChannel, EventError, LIBIBVERBS, Memory, Pages, Registration, VerbsQp,
+};
 use crate::wr::Sge;
 
 /// `struct rpma_conn`.
@@ -107,6 +109,25 @@ impl Conn {
             private_data: OnceLock::new(),
             base: None,
         }
+    }
+
+    /// The send side, for a ring.
+    ///
+    /// # Safety
+    /// The connection outlives it; nothing else posts on the connection or polls
+    /// its main completion queue meanwhile.
+    pub(super) unsafe fn provider(&self) -> Result<VerbsQp<()>, Failure> {
+        let Sge { addr, length, lkey } = self.scratch;
+        let raw = self.link()?.raw(LocalSlice::new(addr, length.into(), lkey))?;
+        // SAFETY: the connection keeps all of it alive; the rest is this
+        // function's own condition.
+        unsafe { VerbsQp::from_raw(raw, ()) }.map_err(|_| PROVIDER)
+    }
+
+    /// The depth of the deepest ring that there is room for.
+    pub(super) fn ring_depth(&self) -> Result<u32, Failure> {
+        let depth = self.link()?.depth();
+        Ok(if depth == 0 { 0 } else { 1 << depth.ilog2() })
     }
 
     fn base(&self) -> Result<&Base, Failure> {
