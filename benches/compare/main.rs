@@ -11,6 +11,8 @@
 //! ```
 
 mod args;
+#[cfg(feature = "capi")]
+mod capi;
 mod count;
 mod floor;
 mod limits;
@@ -71,6 +73,8 @@ fn rows() -> Vec<Box<dyn row::Row>> {
     #[cfg(feature = "verbs")]
     {
         rpma::add(&mut rows);
+        #[cfg(feature = "capi")]
+        capi::add(&mut rows);
         plain::add(&mut rows);
         wqe::add(&mut rows);
         verbs::add(&mut rows);

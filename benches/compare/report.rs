@@ -16,6 +16,8 @@ const AGAINST: &[(&str, &str, Option<f64>)] = &[
     ("ring_verbs_8", "librpma_always", None),
     ("ring_verbs_32", "librpma_always", Some(0.25)),
     ("ring_native_32", "librpma_always", Some(0.25)),
+    ("capi_one", "librpma_always", Some(0.85)),
+    ("capi_batch_32", "librpma_always", Some(0.3)),
     ("ring_soft_1", "floor_soft_1", None),
     ("ring_soft_32", "floor_soft_32", Some(1.35)),
     ("ring_commit", "librpma_commit", Some(0.5)),

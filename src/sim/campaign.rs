@@ -86,11 +86,13 @@ const CHUNK: u64 = 64;
 #[must_use]
 pub fn campaign(seeds: Range<u64>, config: RunConfig, stop_at_first: bool) -> Report {
     let threads = std::thread::available_parallelism().map_or(1, |count| count.get().min(8));
-    let next = AtomicU64::new(seeds.start);
-    let stop = AtomicU64::new(seeds.end);
+    // Counted from the first, so that no sum can leave 64 bits.
+    let next = AtomicU64::new(0);
+    let stop = AtomicU64::new(seeds.end.saturating_sub(seeds.start));
+    let first = seeds.start;
     let parts: Vec<(Report, Sketch)> = std::thread::scope(|scope| {
         let spawned: Vec<_> = (0..threads)
-            .map(|_| scope.spawn(|| work(&next, &stop, config, stop_at_first)))
+            .map(|_| scope.spawn(|| work(first, &next, &stop, config, stop_at_first)))
             .collect();
         // A run that panicked is a finding that no report can hold.
         spawned
@@ -116,6 +118,7 @@ pub fn campaign(seeds: Range<u64>, config: RunConfig, stop_at_first: bool) -> Re
 }
 
 fn work(
+    first: u64,
     next: &AtomicU64,
     stop: &AtomicU64,
     config: RunConfig,
@@ -130,14 +133,15 @@ fn work(
         if from >= end {
             break;
         }
-        for seed in from..(from + CHUNK).min(end) {
+        for index in from..from.saturating_add(CHUNK).min(end) {
+            let seed = first + index;
             if let Some(violation) = runner.run(Choices::seeded(seed)) {
                 report.violations += 1;
                 if report.found.len() < MAX_FOUND {
                     report.found.push(Found { seed, violation });
                 }
                 if stop_at_first {
-                    stop.fetch_min(seed, Ordering::Relaxed);
+                    stop.fetch_min(index, Ordering::Relaxed);
                     break;
                 }
             }

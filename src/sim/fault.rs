@@ -9,15 +9,9 @@ use crate::sim::qp::{Local, Remote, Wqe};
 use crate::sim::world::World;
 use crate::wr::{SEND_FENCE, SEND_SIGNALED, Wc};
 
-/// The statuses that leave open whether a request was carried out.
-const FAILURES: [WcStatus; 6] = [
-    WcStatus::RETRY_EXC_ERR,
-    WcStatus::RNR_RETRY_EXC_ERR,
-    WcStatus::REM_OP_ERR,
-    WcStatus::WR_FLUSH_ERR,
-    WcStatus::GENERAL_ERR,
-    WcStatus(19),
-];
+/// One past the highest status that a queue pair fails with: those of libibverbs
+/// end at 23, and the last is none that anybody knows.
+const STATUSES: u32 = 25;
 
 const ERRNOS: [Errno; 6] =
     [Errno::ENOMEM, Errno::ENOSPC, Errno::EAGAIN, Errno::EINVAL, Errno::EIO, Errno(1000)];
@@ -96,7 +90,7 @@ impl World {
         }
         if drawn < faults.power + faults.fail {
             if let Some(index) = self.pick_live() {
-                let status = FAILURES[self.choices.below(FAILURES.len() as u32) as usize];
+                let status = self.any_failure();
                 self.fail(index, status);
             }
         } else if drawn < faults.power + faults.fail + faults.device
@@ -109,6 +103,14 @@ impl World {
             self.coverage.failures += 1;
             self.note(|| Event::Faulted { qp: index as u32, fault });
         }
+    }
+
+    /// Any status that leaves open whether the request was carried out; the
+    /// others are the responder's to give.
+    fn any_failure(&mut self) -> WcStatus {
+        let status = WcStatus(self.choices.below(STATUSES));
+        let fits = status != WcStatus::SUCCESS && status.may_have_executed();
+        if fits { status } else { WcStatus::RETRY_EXC_ERR }
     }
 
     fn pick_live(&mut self) -> Option<usize> {

@@ -65,6 +65,8 @@ struct User<'a> {
     reads: Rc<[AtomicU64]>,
     reads_slice: LocalSlice,
     reads_used: u32,
+    /// The newest block that a confirmed flush covers, on whichever ring.
+    confirmed: u8,
     connections: u32,
     session: Option<Session<'a>>,
 }
@@ -92,6 +94,7 @@ impl<'a> User<'a> {
             reads_slice: fabric.register_local(Rc::clone(&reads)),
             reads,
             reads_used: 0,
+            confirmed: 0,
             connections: 0,
             session: None,
         }
@@ -121,7 +124,8 @@ impl<'a> User<'a> {
             14..=16 => self.with(|session| session.doorbell()),
             17..=19 => self.with(|session| session.poll()),
             20 => self.with(|session| session.wait()),
-            21 if fabric.choose(6) == 5 => self.with(|session| session.abandon()),
+            21 => self.publish_by_steps(),
+            22 if fabric.choose(6) == 5 => self.with(|session| session.abandon()),
             _ => {
                 for _ in 0..1 + fabric.choose(12) {
                     fabric.step();
@@ -231,6 +235,26 @@ impl<'a> User<'a> {
         session.staged(staged, meta);
     }
 
+    /// Write, wait, flush, wait, publish: what a caller does who trusts what is
+    /// confirmed and no order of requests. The ring that publishes need not be
+    /// the one that was waited for.
+    fn publish_by_steps(&mut self) {
+        self.stage_block();
+        self.with(|session| session.wait_for_last());
+        self.keep_promises();
+        self.stage_flush();
+        self.with(|session| session.wait_for_last());
+        self.keep_promises();
+        let meta = self.meta(Op::AtomicWrite);
+        let Some(session) = &mut self.session else { return };
+        let Ok(target) = self.region.target(AlignedOffset::of_word(PUBLISHED as u32 / 8)) else {
+            return;
+        };
+        let word = Word::ne(word_of(self.confirmed));
+        let staged = session.ring.atomic_write(target, word, meta.notify, meta.context);
+        session.staged(staged, meta);
+    }
+
     /// Holds what the confirmed operations promised against the memory.
     fn keep_promises(&mut self) {
         let Some(session) = &mut self.session else { return };
@@ -258,6 +282,9 @@ impl<'a> User<'a> {
                     if !undone && (held < word || oldest < block) {
                         let broken = Violation::new(NOT_FLUSHED).at(self.base);
                         return Err(broken.numbers(oldest.into(), block.into()));
+                    }
+                    if persistent == self.persistent {
+                        self.confirmed = self.confirmed.max(block);
                     }
                     Ok(())
                 }),

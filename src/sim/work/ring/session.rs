@@ -178,13 +178,29 @@ impl<'a> Session<'a> {
         }
         let back = u64::from(self.fabric.choose((self.metas.len() as u32).min(8)));
         let index = self.metas.len() as u64 - 1 - back;
+        let polls = 1 + u64::from(self.fabric.choose(12));
+        self.wait_for(index, polls);
+    }
+
+    fn wait_for(&mut self, index: u64, polls: u64) {
         let ticket = Ticket(self.config.first.wrapping_add(index));
-        let patience = Polls(1 + u64::from(self.fabric.choose(12)));
+        let patience = Polls(polls);
         let inbox = &mut self.inbox;
         let waited = self.ring.wait(ticket, patience, |completion| inbox.push(completion));
         self.read_inbox();
         if waited.is_ok() && !self.ring.is_confirmed(ticket) {
             self.violate(Violation::new(LIE_CONFIRMED).at(index));
+        }
+    }
+
+    /// Waits for what was staged last, for a while.
+    pub(super) fn wait_for_last(&mut self) {
+        if self.each {
+            self.doorbell();
+            return self.poll();
+        }
+        if let Some(last) = (self.metas.len() as u64).checked_sub(1) {
+            self.wait_for(last, 40);
         }
     }
 
