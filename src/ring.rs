@@ -13,7 +13,7 @@ use crate::flight::Flight;
 use crate::op::{FlushKind, Notify, Op, OpContext, Ticket, Word};
 use crate::provider::{Capabilities, FlushSupport, PostError, Provider};
 use crate::region::{LocalSlice, Span, Target, Usage};
-use crate::slots::{MAX_SLOTS, Slots};
+use crate::slots::{LINE, MAX_SLOTS, Slots};
 use crate::wr::{SEND_SIGNALED, Sge, WR_RDMA_READ, WR_RDMA_WRITE, Wc};
 
 mod completion;
@@ -147,6 +147,9 @@ enum State {
 /// fn shared<T: Sync>() {}
 /// shared::<Ring<'static, InlineQp<'static>>>();
 /// ```
+// Aligned, so that rings side by side in memory, used by different threads, share
+// no cache line.
+#[repr(align(128))]
 pub struct Ring<'m, P> {
     flight: Flight,
     /// What the number of a request, which is its `wr_id`, is more than its
@@ -783,6 +786,11 @@ impl<P: fmt::Debug> fmt::Debug for Ring<'_, P> {
 fn whole(local: LocalSlice) -> Sge {
     Sge { addr: local.address(), length: local.len() as u32, lkey: local.lkey() }
 }
+
+const _: () = {
+    assert!(align_of::<Ring<'_, &mut crate::soft::InlineQp<'_>>>().is_multiple_of(LINE));
+    assert!(align_of::<RingStorage<16, 16>>().is_multiple_of(LINE));
+};
 
 /// Every limit that a ring has to keep, checked when it is built.
 fn check_config(config: &RingConfig, capabilities: &Capabilities) -> Result<(), Invalid> {

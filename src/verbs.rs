@@ -44,7 +44,7 @@ pub(crate) use {
     completion::{CompChannel, CompletionQueue, request_notify},
     conn::{AddressInfo, CmId, Event, EventChannel, EventError, Handshake, QpShape, attempts},
     device::capabilities_of,
-    direct::{Command, Direct, Remote},
+    direct::{Command, Direct, Remote, Staging, Unposted},
     ffi::{QP_EX_WITH_FLUSH, advise_mr},
     library::LIBIBVERBS,
     pd::RawPd,

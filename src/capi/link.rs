@@ -29,6 +29,7 @@ pub(super) struct Link {
     id: Option<CmId>,
     pub(super) channel: Option<CompChannel>,
     pub(super) qp_num: u32,
+    pub(super) sq_depth: u32,
 }
 
 impl Link {
@@ -62,10 +63,19 @@ impl Link {
         };
         let recv_cq = srq_rcq.or(rcq.as_ref()).map_or(cq.raw(), |cq| cq.raw());
         // SAFETY: all that it names is kept, or says so the caller.
-        let direct = unsafe { queue_pair(peer, &id, cfg, (cq.raw(), recv_cq), srq) }?;
+        let (direct, sq_depth) = unsafe { queue_pair(peer, &id, cfg, (cq.raw(), recv_cq), srq) }?;
         // SAFETY: the queue pair was just made.
         let qp_num = unsafe { direct.qp().as_ref() }.qp_num;
-        Ok(Link { direct, has_qp: true, rcq, cq: Some(cq), id: Some(id), channel, qp_num })
+        Ok(Link {
+            direct,
+            has_qp: true,
+            rcq,
+            cq: Some(cq),
+            id: Some(id),
+            channel,
+            qp_num,
+            sq_depth,
+        })
     }
 
     /// The id.
@@ -142,7 +152,7 @@ unsafe fn queue_pair(
     cfg: &ConnCfg,
     cqs: (NonNull<rdma_sys::ibv_cq>, NonNull<rdma_sys::ibv_cq>),
     srq: Option<&Srq>,
-) -> Result<Direct, Failure> {
+) -> Result<(Direct, u32), Failure> {
     let shape = QpShape {
         pd: peer.pd.get(),
         send_cq: cqs.0,
@@ -174,5 +184,5 @@ unsafe fn queue_pair(
     };
     // SAFETY: the queue pair belongs to the id, which whoever holds the result
     // keeps; it was made with the peer's own domain.
-    Ok(unsafe { Direct::new(qp, qp_ex, ops) })
+    Ok((unsafe { Direct::new(qp, qp_ex, ops) }, granted.sq_depth))
 }
