@@ -3,10 +3,9 @@
 use core::ffi::{c_char, c_int};
 use std::os::fd::{AsFd, AsRawFd};
 
+use super::conn::no_event;
 use super::conn_req::with_cfg;
-use super::{
-    ConnCfg, ConnReq, E_NO_EVENT, Failure, INVAL, Owned, PROVIDER, Peer, answer, get, place, take,
-};
+use super::{ConnCfg, ConnReq, Failure, INVAL, Owned, PROVIDER, Peer, answer, get, place, take};
 use crate::error::Errno;
 use crate::verbs::{AddressInfo, CmId, EventChannel};
 
@@ -106,10 +105,7 @@ pub unsafe extern "C" fn rpma_ep_next_conn_req(
         // SAFETY: as the module says.
         let ep = unsafe { get(ep) }?;
         let into = place(req_ptr)?;
-        let mut event = ep.events.next().map_err(|errno| match errno {
-            Errno(libc::ENODATA) => Failure(E_NO_EVENT),
-            errno => os("rdma_get_cm_event")(errno),
-        })?;
+        let mut event = ep.events.next().map_err(no_event)?;
         let Some(id) = event.request.take() else {
             log!(ERROR, c"rpma_ep_next_conn_req", "an event that is no request: {}", event.kind);
             return Err(INVAL);

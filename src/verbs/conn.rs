@@ -45,8 +45,8 @@ pub use listener::{Incoming, Listener};
 pub(in crate::verbs) use resolve::resolve_device;
 #[cfg(feature = "capi")]
 pub(crate) use {
-    channel::{Event, EventChannel},
+    channel::{Event, EventChannel, EventError},
     id::{CmId, Handshake},
     info::AddressInfo,
-    shape::{QpShape, attempts},
+    shape::{Granted, QpShape, attempts},
 };

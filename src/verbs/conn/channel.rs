@@ -19,6 +19,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::{read, write};
 
+use super::id::CmId;
 use crate::error::Errno;
 use crate::verbs::errno::{last_errno, to_errno};
 
@@ -92,23 +93,49 @@ impl EventChannel {
 
     /// The next event. Where there is none it waits, or says `EAGAIN` once the
     /// descriptor is non-blocking.
-    pub(crate) fn next(&self) -> Result<Event, Errno> {
+    pub(crate) fn next(&self) -> Result<Event, EventError> {
         let mut event: *mut rdma_cm_event = ptr::null_mut();
         // SAFETY: the channel is alive; `event` may be written.
         let status = unsafe { rdma_get_cm_event(self.as_ptr(), &mut event) };
         if status != 0 {
-            return Err(last_errno());
+            return Err(EventError::Get(last_errno()));
         }
         // SAFETY: the call succeeded, so `event` is a valid event, ours until
         // it is acknowledged.
         let borrowed = unsafe { &*event };
+        let (kind, status) = (borrowed.event, borrowed.status);
         // SAFETY: as above.
-        let copied = unsafe { copy(borrowed) };
+        let private_data = unsafe { copy_private_data(borrowed) };
+        let request = match kind {
+            kind::RDMA_CM_EVENT_CONNECT_REQUEST => NonNull::new(borrowed.id),
+            _ => None,
+        };
+        // Its own id, not that of the connection whose channel this is.
+        let is_new = !borrowed.listen_id.is_null();
         // SAFETY: it was got from this channel and is acknowledged once; what
         // it points at has been copied.
-        let status = unsafe { rdma_ack_cm_event(event) };
-        if status == 0 { Ok(copied) } else { Err(last_errno()) }
+        let copied = match unsafe { rdma_ack_cm_event(event) } {
+            0 => private_data,
+            _ => Err(EventError::Acknowledge(last_errno())),
+        };
+        if let (Err(_), true, Some(id)) = (&copied, is_new, request) {
+            // SAFETY: a listener's connection request hands its id over to
+            // whoever reads the event, and nobody else will.
+            drop(unsafe { CmId::from_raw(id) });
+        }
+        Ok(Event { kind, status, private_data: copied?, request })
     }
+}
+
+/// Why there is no event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EventError {
+    /// rdma_cm gave none.
+    Get(Errno),
+    /// It was taken and could not be acknowledged.
+    Acknowledge(Errno),
+    /// It was taken, and there is no memory for its private data.
+    NoMemory,
 }
 
 impl AsFd for EventChannel {
@@ -130,24 +157,19 @@ impl Drop for EventChannel {
 
 /// # Safety
 /// `event` was got from a channel and is not acknowledged yet.
-unsafe fn copy(event: &rdma_cm_event) -> Event {
+unsafe fn copy_private_data(event: &rdma_cm_event) -> Result<Vec<u8>, EventError> {
     // SAFETY: ids are those of connected queue pairs (RDMA_PS_TCP), whose events
     // carry the `conn` member.
     let param = unsafe { event.param.conn };
-    let private_data = match NonNull::new(param.private_data.cast_mut().cast::<u8>()) {
-        Some(bytes) if param.private_data_len > 0 => {
-            let len = usize::from(param.private_data_len);
-            // SAFETY: the event's private data is `len` bytes long and lives
-            // until the event is acknowledged.
-            unsafe { core::slice::from_raw_parts(bytes.as_ptr(), len) }.to_vec()
-        }
-        _ => Vec::new(),
-    };
-    let request = match event.event {
-        kind::RDMA_CM_EVENT_CONNECT_REQUEST => NonNull::new(event.id),
-        _ => None,
-    };
-    Event { kind: event.event, status: event.status, private_data, request }
+    let mut copy = Vec::new();
+    if let Some(bytes) = NonNull::new(param.private_data.cast_mut().cast::<u8>()) {
+        let len = usize::from(param.private_data_len);
+        copy.try_reserve_exact(len).map_err(|_| EventError::NoMemory)?;
+        // SAFETY: the event's private data is `len` bytes long and lives until
+        // the event is acknowledged.
+        copy.extend_from_slice(unsafe { core::slice::from_raw_parts(bytes.as_ptr(), len) });
+    }
+    Ok(copy)
 }
 
 /// An event channel that does not wait, and what wakes a wait for it.
@@ -177,8 +199,9 @@ impl Channel {
     pub(super) fn try_next(&self) -> Result<Option<Event>, Errno> {
         match self.events.next() {
             Ok(event) => Ok(Some(event)),
-            Err(Errno::EAGAIN) => Ok(None),
-            Err(errno) => Err(errno),
+            Err(EventError::Get(Errno::EAGAIN)) => Ok(None),
+            Err(EventError::Get(errno) | EventError::Acknowledge(errno)) => Err(errno),
+            Err(EventError::NoMemory) => Err(Errno::ENOMEM),
         }
     }
 

@@ -71,6 +71,8 @@ void world_delete(struct world *world);
 void world_begin(struct world *world);
 void world_connect(struct world *world, const struct rpma_conn_cfg *cfg);
 void world_disconnect(struct world *world);
+/* Whatever has come to the listener meanwhile, on which nothing may block. */
+void drop_late(struct world *world);
 struct rpma_mr_remote *remote_of(const struct rpma_mr_local *mr);
 struct ibv_qp *qp_of(const struct rpma_conn *conn);
 /* Events of this connection do not block. */

@@ -17,13 +17,21 @@ function rest(line,   parts) {
 }
 
 # explained FUNCTION CASE THEIRS OURS: does an explanation fit? Then it is used.
-function explained(func_name, case_name, theirs, ours,   i) {
-  for (i = 1; i <= explanations; i++)
-    if (func_name ~ ("^(" ex_func[i] ")$") && case_name ~ ("^(" ex_case[i] ")$") &&
-        theirs ~ ("^(" ex_theirs[i] ")$") && ours ~ ("^(" ex_ours[i] ")$")) {
-      ex_used[i]++
-      return 1
+function explained(func_name, case_name, theirs, ours,   i, their_rest, our_rest) {
+  for (i = 1; i <= explanations; i++) {
+    if (func_name !~ ("^(" ex_func[i] ")$") || case_name !~ ("^(" ex_case[i] ")$") ||
+        (ex_theirs[i] != "" && theirs !~ ("^(" ex_theirs[i] ")$")) ||
+        (ex_ours[i] != "" && ours !~ ("^(" ex_ours[i] ")$")))
+      continue
+    their_rest = theirs; our_rest = ours
+    if (ex_only[i] != "") {
+      gsub(ex_only[i], "", their_rest)
+      gsub(ex_only[i], "", our_rest)
+      if (their_rest != our_rest) continue
     }
+    ex_used[i]++
+    return 1
+  }
   return 0
 }
 
@@ -38,10 +46,11 @@ BEGIN {
     ex_case[explanations] = field(text, "case")
     ex_theirs[explanations] = field(text, "theirs")
     ex_ours[explanations] = field(text, "ours")
+    ex_only[explanations] = field(text, "only")
     ex_why[explanations] = field(text, "why")
-    if (ex_func[explanations] == "" || ex_case[explanations] == "" || ex_theirs[explanations] == "" ||
-        ex_ours[explanations] == "" || length(ex_why[explanations]) < 20) {
-      print "FAIL an explanation lacks function, case, theirs, ours or why:\n" text
+    if (ex_func[explanations] == "" || ex_case[explanations] == "" || length(ex_why[explanations]) < 20 ||
+        ((ex_theirs[explanations] == "" || ex_ours[explanations] == "") && ex_only[explanations] == "")) {
+      print "FAIL an explanation lacks function, case, why, or what differs:\n" text
       failed++
     }
   }

@@ -177,6 +177,7 @@ static void next_failures(struct world *world)
 					if (ret == 0)
 						NEED(rpma_conn_req_delete(&req));
 					NEED(rpma_conn_delete(&conn));
+					drop_late(world);
 				}
 	}
 	NEED(rpma_conn_cfg_delete(&cfg));

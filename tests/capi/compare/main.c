@@ -216,6 +216,17 @@ void world_new(struct world *world, const struct rpma_conn_cfg *cfg)
 	world_connect(world, cfg);
 }
 
+void drop_late(struct world *world)
+{
+	struct rpma_conn_req *late = NULL;
+	int ret;
+
+	/* It says PROVIDER where there is nothing. */
+	while ((ret = rpma_ep_next_conn_req(world->ep, NULL, &late)) != RPMA_E_PROVIDER)
+		if (ret == 0)
+			NEED(rpma_conn_req_delete(&late));
+}
+
 void world_disconnect(struct world *world)
 {
 	NEED(rpma_conn_delete(&world->client));

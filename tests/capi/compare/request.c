@@ -85,17 +85,6 @@ static void active(struct world *world, const struct rpma_conn_cfg *cfg, struct 
 	NEED(rpma_conn_req_new(world->peer, "10.9.0.1", "7001", cfg, &call->req));
 }
 
-/* Whatever has come to the listener meanwhile; it says PROVIDER where there is nothing. */
-static void drop_late(struct world *world)
-{
-	struct rpma_conn_req *late = NULL;
-	int ret;
-
-	while ((ret = rpma_ep_next_conn_req(world->ep, NULL, &late)) != RPMA_E_PROVIDER)
-		if (ret == 0)
-			NEED(rpma_conn_req_delete(&late));
-}
-
 static void passive(struct world *world, const struct rpma_conn_cfg *cfg, struct call *call)
 {
 	struct rpma_conn_private_data data = { .ptr = "hello", .len = 6 };
