@@ -197,6 +197,8 @@ a_killed_server_and_the_next() {
   printf 'one\ntwo\n' >&7
   await_line log two
   kill -KILL "$(cat server.pid)"
+  # Gone, and its queue pairs with it.
+  ! finished server || fail "it was not killed"
   # It hears of it with its next record, and says what is there.
   echo three >&7
   exec 7>&-
