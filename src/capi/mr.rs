@@ -4,9 +4,9 @@ use core::ffi::{c_int, c_void};
 use core::slice;
 
 use super::{E_NOSUPP, Failure, INVAL, Owned, PROVIDER, Peer, answer, get, place, take};
-use crate::error::Invalid;
+use crate::error::{Errno, Invalid};
 use crate::region::{RemoteRegion, Usage};
-use crate::verbs::{Registration, Remote, advise_mr};
+use crate::verbs::{DeviceCapabilities, Registration, Remote, advise_mr};
 use crate::wr::Sge;
 
 /// `struct rpma_mr_local`.
@@ -80,10 +80,23 @@ pub(super) fn register(
     size: usize,
     usage: Usage,
 ) -> Result<Registration, Failure> {
-    let pd = peer.pd.get();
-    // SAFETY: the peer keeps the domain; the memory is the caller's to let peers
-    // have.
-    unsafe { Registration::new(pd, memory, size, usage, &peer.device) }.map_err(|errno| {
+    let register = |device: &DeviceCapabilities| {
+        let pd = peer.pd.get();
+        // SAFETY: the peer keeps the domain; the memory is the caller's to let
+        // peers have.
+        unsafe { Registration::new(pd, memory, size, usage, device) }
+    };
+    let registered = match register(&peer.device) {
+        // A device may grant that right to persistent memory alone, where
+        // librpma, which flushes by reading, registers any.
+        Err(Errno::EINVAL)
+            if peer.device.native_flush_persistent && usage.contains(Usage::FLUSH_PERSISTENT) =>
+        {
+            register(&DeviceCapabilities { native_flush_persistent: false, ..peer.device })
+        }
+        registered => registered,
+    };
+    registered.map_err(|errno| {
         log!(
             ERROR,
             c"rpma_mr_reg",
