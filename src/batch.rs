@@ -24,6 +24,9 @@ const _: () = {
     assert!(offset_of!(SendWr, flush_kind) == offset_of!(SendWr, remote_addr) + 12);
 };
 
+#[cfg(feature = "capi")]
+mod unchecked;
+
 pub(crate) struct Batch<'m> {
     wrs: Slots<'m, SendWr>,
     /// The opcode of an atomic write.

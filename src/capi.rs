@@ -22,7 +22,9 @@
 //! `rpma_write`, `rpma_cq_wait` and `rpma_cq_get_wc` may be called by any thread
 //! at any time. So may, which librpma does not say, the other calls that post
 //! one request: `rpma_read`, `rpma_write_with_imm`, `rpma_flush`, `rpma_send`,
-//! `rpma_send_with_imm`, `rpma_recv`, `rpma_srq_recv`.
+//! `rpma_send_with_imm`, `rpma_recv`, `rpma_srq_recv`. Between
+//! [`farword_batch_begin`] and [`farword_batch_end`] a connection is one thread's
+//! alone.
 
 #![allow(unsafe_code, reason = "C calls it")]
 
@@ -36,6 +38,7 @@ use std::panic::catch_unwind;
 
 #[macro_use]
 mod log;
+mod batch;
 mod conn;
 mod conn_cfg;
 mod conn_req;
@@ -45,12 +48,17 @@ mod err;
 mod link;
 mod mr;
 mod ops;
+#[doc(hidden)]
+pub mod over;
 mod peer;
 mod peer_cfg;
+mod remote_log;
+mod ring;
 mod srq;
 mod srq_cfg;
 mod utils;
 
+pub use batch::*;
 pub use conn::*;
 pub use conn_cfg::*;
 pub use conn_req::*;
@@ -62,6 +70,8 @@ pub use mr::*;
 pub use ops::*;
 pub use peer::*;
 pub use peer_cfg::*;
+pub use remote_log::*;
+pub use ring::*;
 pub use srq::*;
 pub use srq_cfg::*;
 pub use utils::*;

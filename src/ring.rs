@@ -13,7 +13,7 @@ use crate::flight::Flight;
 use crate::op::{FlushKind, Notify, Op, OpContext, Ticket, Word};
 use crate::provider::{Capabilities, FlushSupport, PostError, Provider};
 use crate::region::{LocalSlice, Span, Target, Usage};
-use crate::slots::{MAX_SLOTS, Slots};
+use crate::slots::{LINE, MAX_SLOTS, Slots};
 use crate::wr::{SEND_SIGNALED, Sge, WR_RDMA_READ, WR_RDMA_WRITE, Wc};
 
 mod completion;
@@ -147,6 +147,9 @@ enum State {
 /// fn shared<T: Sync>() {}
 /// shared::<Ring<'static, InlineQp<'static>>>();
 /// ```
+// Aligned, so that rings side by side in memory, used by different threads, share
+// no cache line.
+#[repr(align(128))]
 pub struct Ring<'m, P> {
     flight: Flight,
     /// What the number of a request, which is its `wr_id`, is more than its
@@ -361,7 +364,7 @@ impl<'m, P: Provider> Ring<'m, P> {
     /// [`FlushKind::Persistent`], the peer's configuration does not promise
     /// direct write to persistent memory. Else as
     /// [`atomic_write`](Self::atomic_write).
-    #[inline]
+    #[inline(always)]
     pub fn flush(
         &mut self,
         remote: Span,
@@ -385,19 +388,28 @@ impl<'m, P: Provider> Ring<'m, P> {
                 self.fence_behind(self.number(staged));
                 Ok(staged)
             }
-            FlushSupport::Native => {
-                let Some((number, flags)) = self.stage_record(Op::Flush, notify, context) else {
-                    return Err(self.no_room());
-                };
-                self.batch.set_flush(number, flags, remote, kind as u32);
-                if !self.capabilities.native_atomic_write {
-                    // An ATOMIC WRITE stays behind a FLUSH by itself; the plain
-                    // write that stands in for it may overtake one.
-                    self.fence_behind(number);
-                }
-                Ok(self.ticket(number))
-            }
+            FlushSupport::Native => self.flush_natively(remote, kind, notify, context),
         }
+    }
+
+    #[inline(never)]
+    fn flush_natively(
+        &mut self,
+        remote: Span,
+        kind: FlushKind,
+        notify: Notify,
+        context: OpContext,
+    ) -> Result<Ticket, Error> {
+        let Some((number, flags)) = self.stage_record(Op::Flush, notify, context) else {
+            return Err(self.no_room());
+        };
+        self.batch.set_flush(number, flags, remote, kind as u32);
+        if !self.capabilities.native_atomic_write {
+            // An ATOMIC WRITE stays behind a FLUSH by itself; the plain write that
+            // stands in for it may overtake one.
+            self.fence_behind(number);
+        }
+        Ok(self.ticket(number))
     }
 
     /// Posts everything that is staged as one chain, and says how many requests
@@ -783,6 +795,11 @@ impl<P: fmt::Debug> fmt::Debug for Ring<'_, P> {
 fn whole(local: LocalSlice) -> Sge {
     Sge { addr: local.address(), length: local.len() as u32, lkey: local.lkey() }
 }
+
+const _: () = {
+    assert!(align_of::<Ring<'_, &mut crate::soft::InlineQp<'_>>>().is_multiple_of(LINE));
+    assert!(align_of::<RingStorage<16, 16>>().is_multiple_of(LINE));
+};
 
 /// Every limit that a ring has to keep, checked when it is built.
 fn check_config(config: &RingConfig, capabilities: &Capabilities) -> Result<(), Invalid> {

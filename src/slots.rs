@@ -13,6 +13,10 @@ use core::ptr::NonNull;
 
 use crate::error::Invalid;
 
+/// What may travel between processors as one: two cache lines of 64 bytes, which
+/// some of them fetch together.
+pub(crate) const LINE: usize = 128;
+
 /// The longest array, so that an index fits 31 bits.
 pub(crate) const MAX_SLOTS: u64 = 1 << 20;
 
@@ -36,12 +40,26 @@ impl<'m, T> Slots<'m, T> {
         Ok(Slots { base: NonNull::from(memory).cast(), mask, owned: false, lent: PhantomData })
     }
 
-    /// Over memory of its own.
+    /// Over memory of its own, on cache lines of its own.
     #[cfg(feature = "std")]
     pub(crate) fn boxed(len: u32, mut fill: impl FnMut() -> T) -> Result<Self, Invalid> {
+        const { assert!(size_of::<T>() > 0) }
         let mask = mask_for(u64::from(len))?;
-        let memory: std::boxed::Box<[T]> = (0..len).map(|_| fill()).collect();
-        let base = NonNull::from(std::boxed::Box::leak(memory)).cast();
+        let Some(layout) = layout_of::<T>(len) else {
+            return Err(Invalid::Depth { got: len.into(), min: 1, max: MAX_SLOTS });
+        };
+        // SAFETY: `len` is a power of two, so at least 1, and elements have a
+        // size: the layout's is not 0.
+        let memory = unsafe { std::alloc::alloc(layout) };
+        let Some(base) = NonNull::new(memory.cast::<T>()) else {
+            std::alloc::handle_alloc_error(layout);
+        };
+        for index in 0..len as usize {
+            // SAFETY: the allocation has room for `len` elements.
+            let element = unsafe { base.add(index) };
+            // SAFETY: as above, and the layout is aligned for them.
+            unsafe { element.write(fill()) };
+        }
         Ok(Slots { base, mask, owned: true, lent: PhantomData })
     }
 
@@ -129,15 +147,27 @@ fn mask_for(len: u64) -> Result<u32, Invalid> {
     }
 }
 
+/// The layout of boxed elements: whole cache lines, which nothing else then
+/// shares.
+#[cfg(feature = "std")]
+fn layout_of<T>(len: u32) -> Option<core::alloc::Layout> {
+    let elements = core::alloc::Layout::array::<T>(len as usize).ok()?;
+    Some(elements.align_to(LINE).ok()?.pad_to_align())
+}
+
 impl<T> Drop for Slots<'_, T> {
     fn drop(&mut self) {
         #[cfg(feature = "std")]
         if self.owned {
             let all = core::ptr::slice_from_raw_parts_mut(self.base.as_ptr(), self.len() as usize);
-            // SAFETY: `owned` is set by `boxed` alone, which leaked a box of
-            // `len` elements at `base`; nothing else frees it, and no reference
-            // into it outlives this value.
-            drop(unsafe { std::boxed::Box::from_raw(all) });
+            // SAFETY: `owned` is set by `boxed` alone, which wrote `len` elements
+            // at `base`; no reference to them outlives this value.
+            unsafe { core::ptr::drop_in_place(all) };
+            if let Some(layout) = layout_of::<T>(self.len()) {
+                // SAFETY: `boxed` allocated it with this very layout, and nothing
+                // else frees it.
+                unsafe { std::alloc::dealloc(self.base.as_ptr().cast(), layout) };
+            }
         }
         #[cfg(not(feature = "std"))]
         debug_assert!(!self.owned);
@@ -173,5 +203,32 @@ mod tests {
         let [upper, lower] = slots.view().slices(u64::MAX - 1, 3);
         assert_eq!((upper, lower), (&[u32::MAX - 1, u32::MAX][..], &[u32::MAX - 3][..]));
         assert_eq!(slots.view().slices(0, 9).map(<[u32]>::len), [4, 0], "at most all");
+    }
+
+    /// Two rings on two threads must not meet in a cache line.
+    #[cfg(feature = "std")]
+    #[test]
+    fn boxed_arrays_have_cache_lines_of_their_own() {
+        let slots: std::vec::Vec<_> =
+            (0..64u32).map(|at| Slots::boxed(1 << (at % 4), || at).unwrap()).collect();
+        let mut lines: std::vec::Vec<usize> =
+            slots.iter().map(|slots| slots.at(0).addr() / LINE).collect();
+        for (at, slots) in (0u32..).zip(&slots) {
+            assert!(slots.at(0).addr().is_multiple_of(LINE));
+            assert_eq!((slots.len(), *slots.get(0)), (1 << (at % 4), at));
+        }
+        lines.sort_unstable();
+        lines.dedup();
+        assert_eq!(lines.len(), slots.len(), "each begins in a line of its own");
+    }
+
+    #[cfg(feature = "std")]
+    #[test]
+    fn boxed_elements_are_dropped_once() {
+        let count = std::sync::Arc::new(());
+        let slots = Slots::boxed(8, || count.clone()).unwrap();
+        assert_eq!(std::sync::Arc::strong_count(&count), 9);
+        drop(slots);
+        assert_eq!(std::sync::Arc::strong_count(&count), 1);
     }
 }

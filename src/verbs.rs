@@ -14,7 +14,6 @@ mod direct;
 mod errno;
 mod events;
 mod fault_cell;
-#[allow(dead_code, reason = "some of what a library can do is not needed yet")]
 mod ffi;
 mod library;
 mod memory;
@@ -43,9 +42,11 @@ pub use qp::{Path, PathUnavailable, RawQp, VerbsQp};
 #[cfg(feature = "capi")]
 pub(crate) use {
     completion::{CompChannel, CompletionQueue, request_notify},
-    conn::{AddressInfo, CmId, Event, EventChannel, EventError, Handshake, QpShape, attempts},
-    device::capabilities_of,
-    direct::{Command, Direct, Remote},
+    conn::{
+        AddressInfo, CmId, Event, EventChannel, EventError, Granted, Handshake, QpShape, attempts,
+    },
+    device::{capabilities_of, max_message_of},
+    direct::{Command, Direct, Remote, Staging, Unposted},
     ffi::{QP_EX_WITH_FLUSH, advise_mr},
     library::LIBIBVERBS,
     pd::RawPd,

@@ -24,12 +24,20 @@ pub(crate) struct Args {
     pub(crate) only: Vec<String>,
     /// Leave instruction counts out.
     pub(crate) no_count: bool,
+    /// Where to draw the sweep.
+    pub(crate) svg: Option<std::path::PathBuf>,
 }
 
 impl Args {
     pub(crate) fn read(words: impl Iterator<Item = String>) -> Result<Args, String> {
-        let mut args =
-            Args { task: Task::Table, json: false, rounds: 3, only: Vec::new(), no_count: false };
+        let mut args = Args {
+            task: Task::Table,
+            json: false,
+            rounds: 3,
+            only: Vec::new(),
+            no_count: false,
+            svg: None,
+        };
         let mut words = words.peekable();
         while let Some(word) = words.next() {
             let mut value = || words.next().ok_or(format!("{word} needs a value"));
@@ -41,6 +49,7 @@ impl Args {
                 "--limits" => args.task = Task::Limits,
                 "--sweep" => args.task = Task::Sweep,
                 "--counted" => args.task = Task::Counted,
+                "--svg" => args.svg = Some(value()?.into()),
                 "--no-count" => args.no_count = true,
                 "--rounds" => {
                     let rounds = value()?;
@@ -54,6 +63,9 @@ impl Args {
         }
         if args.rounds == 0 {
             return Err("--rounds 0: a number, at least 1".into());
+        }
+        if args.svg.is_some() && args.task != Task::Sweep {
+            return Err("--svg goes with --sweep".into());
         }
         if args.json && args.task == Task::Table {
             args.task = Task::Json;

@@ -2,13 +2,17 @@
 //! work and in one run. `benches/README.md` says what every row is.
 //!
 //! ```text
-//! cargo bench --bench compare                      a table
-//! cargo bench --bench compare -- --json            one JSON object, a key per row
-//! cargo bench --bench compare -- --check           instruction counts against benches/limits.json
-//! cargo bench --bench compare -- --sweep           rate and latency against batch size, and the plot
+//! cargo bench --features verbs --bench compare                  a table
+//! cargo bench --features verbs --bench compare -- --json        one JSON object, a key per row
+//! cargo bench --features verbs --bench compare -- --check       instruction counts against benches/limits.json
+//! cargo bench --features verbs --bench compare -- --limits      writes that file
+//! cargo bench --features verbs --bench compare -- --sweep --svg benches/batch.svg
+//!                                                               rate and latency against batch size
 //! ```
 
 mod args;
+#[cfg(feature = "capi")]
+mod capi;
 mod count;
 mod floor;
 mod limits;
@@ -18,6 +22,7 @@ mod nic;
 mod only;
 #[cfg(feature = "verbs")]
 mod plain;
+mod plot;
 mod polling;
 mod report;
 mod ring;
@@ -68,6 +73,8 @@ fn rows() -> Vec<Box<dyn row::Row>> {
     #[cfg(feature = "verbs")]
     {
         rpma::add(&mut rows);
+        #[cfg(feature = "capi")]
+        capi::add(&mut rows);
         plain::add(&mut rows);
         wqe::add(&mut rows);
         verbs::add(&mut rows);

@@ -16,10 +16,13 @@ const AGAINST: &[(&str, &str, Option<f64>)] = &[
     ("ring_verbs_8", "librpma_always", None),
     ("ring_verbs_32", "librpma_always", Some(0.25)),
     ("ring_native_32", "librpma_always", Some(0.25)),
+    ("capi_one", "librpma_always", Some(0.85)),
+    ("capi_batch_32", "librpma_always", Some(0.3)),
     ("ring_soft_1", "floor_soft_1", None),
     ("ring_soft_32", "floor_soft_32", Some(1.35)),
     ("ring_commit", "librpma_commit", Some(0.5)),
     ("ring_threaded_1", "cache_line_round_trip", Some(1.5)),
+    ("threads_2", "threads_1", Some(1.0 / 1.8)),
     ("poll_empty_after_1e6", "poll_empty", Some(1.1)),
     ("rings_4096", "poll_empty", Some(1.1)),
 ];

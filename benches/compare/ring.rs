@@ -13,11 +13,11 @@ pub(crate) fn add(rows: &mut Vec<Box<dyn Row>>) {
     rows.push(Box::new(soft::<32>("ring_soft_native_32", Mode::Native)));
 }
 
+/// A row over the inline software device.
+pub(crate) type SoftRow<const BATCH: u64> = RingRow<InlineQp<'static>, BATCH>;
+
 /// A ring over the inline software device.
-pub(crate) fn soft<const BATCH: u64>(
-    name: &'static str,
-    mode: Mode,
-) -> RingRow<InlineQp<'static>, BATCH> {
+pub(crate) fn soft<const BATCH: u64>(name: &'static str, mode: Mode) -> SoftRow<BATCH> {
     let memory = Memory::leak();
     let mut device = SoftDevice::new();
     let region = device.register(&memory.0, Usage::WRITE_DST).expect("one region").remote();

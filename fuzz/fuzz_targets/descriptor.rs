@@ -55,5 +55,12 @@ fn announcement(bytes: &[u8]) {
     assert_eq!((Ok(told.region), told.used_offset.get()), (region, used));
     let config = (config_len > 0).then(|| rest[region_len] & 1 == 1);
     assert_eq!(told.persistent, config);
+    // The last of the 28 bytes, where no descriptor reaches it.
+    let flush = match (bytes.get(27), region_len + config_len < 24) {
+        (Some(0xf0), true) => Some(false),
+        (Some(0xf1), true) => Some(true),
+        _ => None,
+    };
+    assert_eq!(told.native_flush, flush);
     assert_eq!(Announcement::from_bytes(&told.to_bytes()), Ok(told));
 }

@@ -9,29 +9,43 @@ use std::vec::Vec;
 
 use rdma_sys::rdma_cm_event_type as kind;
 
+use super::batch::Batches;
 use super::cq::settle;
 use super::link::Link;
 use super::{
     Answer, CONN_CLOSED, CONN_ESTABLISHED, CONN_LOST, CONN_REJECTED, CONN_UNREACHABLE, ConnReq, Cq,
-    E_NO_COMPLETION, E_NO_EVENT, E_NOMEM, E_NOT_SHARED_CHNL, E_UNKNOWN, Failure, Owned, PROVIDER,
-    PeerCfg, PrivateData, answer, get, place, take,
+    E_NO_COMPLETION, E_NO_EVENT, E_NOMEM, E_NOT_SHARED_CHNL, E_UNKNOWN, Failure, INVAL, Owned,
+    PROVIDER, PeerCfg, PrivateData, answer, get, place, take,
 };
 use crate::error::Errno;
-use crate::region::Usage;
-use crate::verbs::{EventChannel, EventError, LIBIBVERBS, Memory, Pages, Registration};
+use crate::region::{LocalSlice, Usage};
+use crate::verbs::{
+    Direct, EventChannel, EventError, LIBIBVERBS, Memory, Pages, Registration, VerbsQp,
+};
 use crate::wr::Sge;
 
 /// `struct rpma_conn`.
 #[derive(Debug)]
 pub struct Conn {
-    // In the order in which they go.
+    /// What requests are posted by.
+    pub(super) direct: Direct,
+    /// Where an emulated flush reads to.
+    pub(super) scratch: Sge,
+    pub(super) batch: Batches,
+    direct_write_to_pmem: AtomicBool,
+    private_data: OnceLock<Vec<u8>>,
+    /// None for a queue pair that somebody else connected.
+    base: Option<Base>,
+}
+
+/// What keeps a connection's queue pair, in the order in which it goes.
+#[derive(Debug)]
+struct Base {
     scratch: Registration,
-    pub(super) link: Link,
+    link: Link,
     events: EventChannel,
     /// What `scratch` registers.
     _memory: Pages,
-    private_data: OnceLock<Vec<u8>>,
-    direct_write_to_pmem: AtomicBool,
 }
 
 /// How many bytes an emulated flush reads.
@@ -74,29 +88,66 @@ impl Conn {
             let _ = told.set(private_data);
         }
         let (link, events) = parts;
+        let at = scratch.range().0.addr() as u64;
         Owned::new(Conn {
-            scratch,
-            link,
-            events,
-            _memory: memory,
-            private_data: told,
+            direct: link.direct.again(),
+            scratch: Sge { addr: at, length: SCRATCH as u32, lkey: scratch.lkey() },
+            batch: Batches::new(link.sq_depth),
             direct_write_to_pmem: AtomicBool::new(false),
+            private_data: told,
+            base: Some(Base { scratch, link, events, _memory: memory }),
         })
+    }
+
+    /// A connection over a queue pair that somebody else connected.
+    pub(super) fn over(direct: Direct, scratch: Sge, sq_depth: u32) -> Self {
+        Conn {
+            direct,
+            scratch,
+            batch: Batches::new(sq_depth),
+            direct_write_to_pmem: AtomicBool::new(false),
+            private_data: OnceLock::new(),
+            base: None,
+        }
+    }
+
+    /// The send side, for a ring.
+    ///
+    /// # Safety
+    /// The connection outlives it; nothing else posts on the connection or polls
+    /// its main completion queue meanwhile.
+    pub(super) unsafe fn provider(&self) -> Result<VerbsQp<()>, Failure> {
+        let Sge { addr, length, lkey } = self.scratch;
+        let raw = self.link()?.raw(LocalSlice::new(addr, length.into(), lkey))?;
+        // SAFETY: the connection keeps all of it alive; the rest is this
+        // function's own condition.
+        unsafe { VerbsQp::from_raw(raw, ()) }.map_err(|_| PROVIDER)
+    }
+
+    /// The depth of the deepest ring that there is room for.
+    pub(super) fn ring_depth(&self) -> Result<u32, Failure> {
+        let depth = self.link()?.depth();
+        Ok(if depth == 0 { 0 } else { 1 << depth.ilog2() })
+    }
+
+    fn base(&self) -> Result<&Base, Failure> {
+        self.base.as_ref().ok_or(INVAL)
+    }
+
+    /// The id and the queues.
+    pub(super) fn link(&self) -> Result<&Link, Failure> {
+        self.base().map(|base| &base.link)
     }
 
     pub(super) fn direct_write_to_pmem(&self) -> bool {
         self.direct_write_to_pmem.load(Ordering::SeqCst)
     }
 
-    /// Where an emulated flush reads to.
-    pub(super) fn scratch(&self) -> Sge {
-        let addr = self.scratch.range().0.addr() as u64;
-        Sge { addr, length: SCRATCH as u32, lkey: self.scratch.lkey() }
-    }
-
     /// Destroys it, and says whether all of it went well.
     pub(super) fn destroy(self) -> Answer {
-        let Conn { scratch, link, events, .. } = self;
+        let Some(Base { scratch, link, events, .. }) = self.base else {
+            return Ok(());
+        };
         let scratch = scratch.end().map_err(os("ibv_dereg_mr"));
         let link = match link.destroy(|_| Ok(())) {
             0 => Ok(()),
@@ -115,7 +166,7 @@ impl Conn {
 pub unsafe extern "C" fn rpma_conn_get_event_fd(conn: *const Conn, fd: *mut c_int) -> c_int {
     answer(|| {
         // SAFETY: as the module says.
-        let value = unsafe { get(conn) }?.events.as_fd().as_raw_fd();
+        let value = unsafe { get(conn) }?.base()?.events.as_fd().as_raw_fd();
         // SAFETY: not null, so the caller's variable.
         unsafe { place(fd)?.write(value) };
         Ok(())
@@ -132,7 +183,7 @@ pub unsafe extern "C" fn rpma_conn_next_event(conn: *mut Conn, event: *mut c_int
         // SAFETY: as the module says.
         let conn = unsafe { get(conn) }?;
         let into = place(event)?;
-        let event = conn.events.next().map_err(no_event)?;
+        let event = conn.base()?.events.next().map_err(no_event)?;
         let name = match event.kind {
             kind::RDMA_CM_EVENT_ESTABLISHED => CONN_ESTABLISHED,
             kind::RDMA_CM_EVENT_CONNECT_ERROR | kind::RDMA_CM_EVENT_DEVICE_REMOVAL => CONN_LOST,
@@ -171,11 +222,11 @@ pub unsafe extern "C" fn rpma_conn_wait(
         // SAFETY: as the module says.
         let conn = unsafe { get(conn) }?;
         let into = place(cq)?;
-        let channel = conn.link.channel.as_ref().ok_or(Failure(E_NOT_SHARED_CHNL))?;
+        let channel = conn.link()?.channel.as_ref().ok_or(Failure(E_NOT_SHARED_CHNL))?;
         // SAFETY: the channel is alive.
         let whose = unsafe { (LIBIBVERBS.next_cq_event)(channel.get().as_ptr()) }
             .map_err(|_| Failure(E_NO_COMPLETION))?;
-        let (main, rcq) = (conn.link.cq(), conn.link.rcq());
+        let (main, rcq) = (conn.link()?.cq(), conn.link()?.rcq());
         // SAFETY: null or a queue of the connection.
         let is = |cq: *mut Cq| unsafe { cq.as_ref() }.is_some_and(|cq| cq.raw().as_ptr() == whose);
         let of_rcq = match (is(main), is(rcq)) {
@@ -212,7 +263,7 @@ pub unsafe extern "C" fn rpma_conn_get_compl_fd(conn: *const Conn, fd: *mut c_in
         // SAFETY: as the module says.
         let conn = unsafe { get(conn) }?;
         let into = place(fd)?;
-        let channel = conn.link.channel.as_ref().ok_or(Failure(E_NOT_SHARED_CHNL))?;
+        let channel = conn.link()?.channel.as_ref().ok_or(Failure(E_NOT_SHARED_CHNL))?;
         // SAFETY: not null, so the caller's variable.
         unsafe { into.write(channel.fd()) };
         Ok(())
@@ -265,7 +316,7 @@ pub unsafe extern "C" fn rpma_conn_apply_remote_peer_cfg(
 pub unsafe extern "C" fn rpma_conn_get_qp_num(conn: *const Conn, qp_num: *mut u32) -> c_int {
     answer(|| {
         // SAFETY: as the module says.
-        let number = unsafe { get(conn) }?.link.qp_num;
+        let number = unsafe { get(conn) }?.link()?.qp_num;
         // SAFETY: not null, so the caller's variable.
         unsafe { place(qp_num)?.write(number) };
         Ok(())
@@ -280,7 +331,7 @@ pub unsafe extern "C" fn rpma_conn_get_qp_num(conn: *const Conn, qp_num: *mut u3
 pub unsafe extern "C" fn rpma_conn_get_cq(conn: *const Conn, cq_ptr: *mut *mut Cq) -> c_int {
     answer(|| {
         // SAFETY: as the module says.
-        let cq = unsafe { get(conn) }?.link.cq();
+        let cq = unsafe { get(conn) }?.link()?.cq();
         // SAFETY: not null, so the caller's variable.
         unsafe { place(cq_ptr)?.write(cq) };
         Ok(())
@@ -295,7 +346,7 @@ pub unsafe extern "C" fn rpma_conn_get_cq(conn: *const Conn, cq_ptr: *mut *mut C
 pub unsafe extern "C" fn rpma_conn_get_rcq(conn: *const Conn, rcq_ptr: *mut *mut Cq) -> c_int {
     answer(|| {
         // SAFETY: as the module says.
-        let rcq = unsafe { get(conn) }?.link.rcq();
+        let rcq = unsafe { get(conn) }?.link()?.rcq();
         // SAFETY: not null, so the caller's variable.
         unsafe { place(rcq_ptr)?.write(rcq) };
         Ok(())
@@ -311,7 +362,7 @@ pub unsafe extern "C" fn rpma_conn_disconnect(conn: *mut Conn) -> c_int {
     answer(|| {
         // SAFETY: as the module says.
         let conn = unsafe { get(conn) }?;
-        conn.link.id()?.disconnect().map_err(os("rdma_disconnect"))?;
+        conn.link()?.id()?.disconnect().map_err(os("rdma_disconnect"))?;
         log!(NOTICE, c"rpma_conn_disconnect", "the connection is being closed");
         Ok(())
     })

@@ -178,7 +178,7 @@ fn accept(req: ConnReq, handshake: Handshake<'_>) -> Result<Owned<Conn>, super::
 
 fn connect(req: ConnReq, handshake: Handshake<'_>) -> Result<Owned<Conn>, super::Failure> {
     let conn = Conn::new(req)?;
-    let connected = conn.link.id()?.connect(handshake).map_err(os("rdma_connect"));
+    let connected = conn.link()?.id()?.connect(handshake).map_err(os("rdma_connect"));
     match connected {
         Ok(()) => Ok(conn),
         Err(failure) => {

@@ -63,6 +63,25 @@ impl Cq {
         Owned::new(Cq { poll, channel_fd: channel.fd(), queue, channel: own })
     }
 
+    /// A queue that somebody else made, with no channel.
+    ///
+    /// # Safety
+    /// It stays as long as this is used, and this is never dropped.
+    pub(super) unsafe fn over(cq: NonNull<ibv_cq>) -> Result<Owned<Self>, Failure> {
+        // SAFETY: this function's own condition.
+        let context = unsafe { (*cq.as_ptr()).context };
+        // SAFETY: a live queue's context is open.
+        let poll = unsafe { (*context).ops.poll_cq };
+        // SAFETY: this function's own condition.
+        let queue = unsafe { CompletionQueue::from_raw(cq) };
+        Owned::new(Cq { poll, queue, channel: None, channel_fd: -1 })
+    }
+
+    /// How many completions it holds.
+    pub(super) fn depth(&self) -> u32 {
+        self.queue.depth()
+    }
+
     /// The queue itself.
     pub(super) fn raw(&self) -> NonNull<ibv_cq> {
         self.queue.get()

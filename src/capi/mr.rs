@@ -4,8 +4,8 @@ use core::ffi::{c_int, c_void};
 use core::slice;
 
 use super::{E_NOSUPP, Failure, INVAL, Owned, PROVIDER, Peer, answer, get, place, take};
-use crate::error::{Errno, Invalid};
-use crate::region::{RemoteRegion, Usage};
+use crate::error::Invalid;
+use crate::region::{LocalSlice, RemoteRegion, Usage};
 use crate::verbs::{DeviceCapabilities, Registration, Remote, advise_mr};
 use crate::wr::Sge;
 
@@ -27,6 +27,19 @@ impl MrLocal {
             length: len as u32,
             lkey: self.registration.lkey(),
         }
+    }
+}
+
+impl MrLocal {
+    /// Where the memory is, and how many bytes it has.
+    pub(super) fn memory(&self) -> (*mut c_void, usize) {
+        self.registration.range()
+    }
+
+    /// All of it, as requests name it.
+    pub(super) fn whole(&self) -> LocalSlice {
+        let (first, len) = self.registration.range();
+        LocalSlice::new(first.addr() as u64, len as u64, self.registration.lkey())
     }
 }
 
@@ -80,22 +93,22 @@ pub(super) fn register(
     size: usize,
     usage: Usage,
 ) -> Result<Registration, Failure> {
-    let register = |device: &DeviceCapabilities| {
-        let pd = peer.pd.get();
+    let pd = peer.pd.get();
+    let register = |device| {
         // SAFETY: the peer keeps the domain; the memory is the caller's to let
         // peers have.
         unsafe { Registration::new(pd, memory, size, usage, device) }
     };
-    let registered = match register(&peer.device) {
-        // A device may grant that right to persistent memory alone, where
-        // librpma, which flushes by reading, registers any.
-        Err(Errno::EINVAL)
-            if peer.device.native_flush_persistent && usage.contains(Usage::FLUSH_PERSISTENT) =>
-        {
-            register(&DeviceCapabilities { native_flush_persistent: false, ..peer.device })
-        }
-        registered => registered,
-    };
+    let mut registered = register(&peer.device);
+    if registered.is_err()
+        && usage.contains(Usage::FLUSH_PERSISTENT)
+        && peer.device.native_flush_persistent
+    {
+        // A device that flushes to persistence refuses other memory for it. Peers
+        // can flush it by reads all the same, which is what librpma has.
+        let native_flush_persistent = false;
+        registered = register(&DeviceCapabilities { native_flush_persistent, ..peer.device });
+    }
     registered.map_err(|errno| {
         log!(
             ERROR,

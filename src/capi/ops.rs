@@ -4,10 +4,12 @@
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 
-use super::{Conn, E_INVAL, E_NOSUPP, E_PROVIDER, Failure, INVAL, MrLocal, MrRemote, PROVIDER};
+use super::{
+    Conn, E_AGAIN, E_INVAL, E_NOSUPP, E_PROVIDER, Failure, INVAL, MrLocal, MrRemote, PROVIDER,
+};
 use crate::error::Errno;
 use crate::region::Usage;
-use crate::verbs::{Command, Remote};
+use crate::verbs::{Command, Direct, Remote};
 use crate::wr::{SEND_SIGNALED, Sge, WR_RDMA_READ, WR_RDMA_WRITE};
 
 /// `RPMA_F_COMPLETION_ON_ERROR`.
@@ -51,6 +53,12 @@ fn code(function: &'static CStr, posted: Result<(), c_int>) -> c_int {
         Ok(()) => 0,
         Err(code) => refused(function, code),
     }
+}
+
+/// The code of a request that was staged, or for which there was no room.
+#[inline]
+fn staged(is_staged: bool) -> c_int {
+    if is_staged { 0 } else { E_AGAIN }
 }
 
 /// As [`code`], for calls that are run under a guard.
@@ -132,10 +140,30 @@ pub unsafe extern "C" fn rpma_atomic_write(
         return E_INVAL;
     }
     let (to, wr_id) = (dst.at(dst_offset), op_context.addr() as u64);
-    let direct = &conn.link.direct;
+    // SAFETY: this thread has the connection's batch, as the module says.
+    if let Some(batch) = unsafe { conn.batch.open() } {
+        // SAFETY: not null, so 8 bytes may be read.
+        let word = unsafe { src.cast::<u64>().read_unaligned() };
+        return staged(batch.atomic_write(to, word, signaled(flags), wr_id));
+    }
     // SAFETY: not null, so 8 bytes may be read.
-    let posted = unsafe { direct.atomic_write(to, src.cast(), signaled(flags), wr_id) };
-    code(c"rpma_atomic_write", posted)
+    unsafe { post_word(&conn.direct, to, src, signaled(flags), wr_id) }
+}
+
+/// Of its own, so that staging needs no stack.
+///
+/// # Safety
+/// 8 bytes may be read at `src`.
+#[inline(never)]
+unsafe fn post_word(
+    direct: &Direct,
+    to: Remote,
+    src: *const c_char,
+    signaled: u32,
+    wr_id: u64,
+) -> c_int {
+    // SAFETY: this function's own condition.
+    code(c"rpma_atomic_write", unsafe { direct.atomic_write(to, src.cast(), signaled, wr_id) })
 }
 
 /// Writes registered memory to the peer's. Any thread may call it.
@@ -230,7 +258,14 @@ unsafe fn transfer(
     };
     let wr_id = op_context.addr() as u64;
     let command = Command { opcode, flags: signaled(flags), imm: imm.to_be(), wr_id };
-    code(function, conn.link.direct.post(command, remote, sge))
+    // SAFETY: this thread has the connection's batch, as the module says.
+    if let Some(batch) = unsafe { conn.batch.open() } {
+        return staged(batch.request(command, remote, sge));
+    }
+    if opcode == WR_RDMA_READ {
+        conn.direct.note_read();
+    }
+    code(function, conn.direct.post(command, remote, sge))
 }
 
 /// Flushes a range of the peer's memory: what was written to it before is then
@@ -273,9 +308,15 @@ pub unsafe extern "C" fn rpma_flush(
         return no_flush("the region's usage does not allow this flush");
     }
     let (range, wr_id) = ((dst.at(dst_offset), len), op_context.addr() as u64);
-    let scratch = conn.scratch();
-    let posted = conn.link.direct.flush(range, persistent, signaled(flags), wr_id, scratch);
-    code(c"rpma_flush", posted)
+    let (flags, scratch) = (signaled(flags), conn.scratch);
+    // SAFETY: this thread has the connection's batch, as the module says.
+    if let Some(batch) = unsafe { conn.batch.open() } {
+        return staged(match conn.direct.has_flush() {
+            true => batch.flush(range, persistent, flags, wr_id),
+            false => batch.request(Command::read(flags, wr_id), Some(range.0), Some(scratch)),
+        });
+    }
+    code(c"rpma_flush", conn.direct.flush(range, persistent, flags, wr_id, scratch))
 }
 
 #[cold]
@@ -344,7 +385,11 @@ unsafe fn message(
     }
     let wr_id = op_context.addr() as u64;
     let command = Command { opcode, flags: signaled(flags), imm: imm.to_be(), wr_id };
-    code(function, conn.link.direct.post(command, None, sge))
+    // SAFETY: this thread has the connection's batch, as the module says.
+    if let Some(batch) = unsafe { conn.batch.open() } {
+        return staged(batch.request(command, None, sge));
+    }
+    code(function, conn.direct.post(command, None, sge))
 }
 
 /// Posts a receive, of nothing where `dst` is null.
@@ -368,7 +413,7 @@ pub unsafe extern "C" fn rpma_recv(
     let Ok(sge) = (unsafe { element(dst, offset, len) }) else {
         return E_INVAL;
     };
-    code(c"rpma_recv", conn.link.direct.recv(op_context.addr() as u64, sge))
+    code(c"rpma_recv", conn.direct.recv(op_context.addr() as u64, sge))
 }
 
 const _: () = assert!(E_PROVIDER == PROVIDER.0);

@@ -9,13 +9,15 @@ use crate::cli::output::{facts, print, print_json};
 ///
 /// For each device: its ports with their state and GIDs, the most inline data
 /// that a queue pair gets, and whether it has ATOMIC WRITE, FLUSH and on-demand
-/// paging. Connections need two active ports on one network, and GIDs of one
+/// paging, and the verbs library the calls for the first two: a connection uses
+/// what both have. Connections need two active ports on one network, and GIDs of one
 /// RoCE version.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Print one JSON object: devices, a list with name, max_inline,
-    /// native_atomic_write, native_flush_visibility, native_flush_persistent,
-    /// on_demand_paging, iwarp, and ports, a list with number, state, mtu, and
+    /// native_atomic_write, native_flush_visibility, native_flush_persistent
+    /// (the device's), library_atomic_write, library_flush (the verbs
+    /// library's), on_demand_paging, iwarp, and ports, a list with number, state, mtu, and
     /// gids, a list with index, gid and version.
     #[arg(long)]
     json: bool,
@@ -33,6 +35,8 @@ struct Device {
     native_atomic_write: bool,
     native_flush_visibility: bool,
     native_flush_persistent: bool,
+    library_atomic_write: bool,
+    library_flush: bool,
     on_demand_paging: bool,
     iwarp: bool,
     ports: Vec<Port>,
@@ -75,6 +79,8 @@ impl From<&DeviceInfo> for Device {
             native_atomic_write: can.native_atomic_write,
             native_flush_visibility: can.native_flush_visibility,
             native_flush_persistent: can.native_flush_persistent,
+            library_atomic_write: info.library_atomic_write,
+            library_flush: info.library_flush,
             on_demand_paging: can.on_demand_paging,
             iwarp: can.iwarp,
             ports: info
@@ -108,9 +114,16 @@ impl Device {
             (false, true) => "persistence",
             (false, false) => "no",
         };
+        // Only what the device has is worth the remark.
+        let by_library = |device: bool, library: bool, text: String| {
+            if device && !library { text + "; the verbs library has no call for it" } else { text }
+        };
+        let write = yes(self.native_atomic_write);
+        let write = by_library(self.native_atomic_write, self.library_atomic_write, write);
+        let flush = by_library(flush != "no", self.library_flush, flush.to_string());
         let mut rows = vec![
-            ("native atomic write", yes(self.native_atomic_write)),
-            ("native flush", flush.to_string()),
+            ("native atomic write", write),
+            ("native flush", flush),
             ("on-demand paging", yes(self.on_demand_paging)),
             ("inline data, at most", format!("{} bytes", self.max_inline)),
         ];

@@ -46,6 +46,8 @@ impl Record {
 /// ```compile_fail
 /// let storage = farword::RingStorage::<100, 32>::new();
 /// ```
+// As `Ring`: two in a row share no cache line.
+#[repr(align(128))]
 pub struct RingStorage<const DEPTH: usize, const BATCH: usize> {
     wrs: [SendWr; BATCH],
     records: [Record; DEPTH],

@@ -106,6 +106,13 @@ impl CompletionQueue {
         self.0
     }
 
+    /// # Safety
+    /// The queue is this one's to destroy, or this is never dropped.
+    #[cfg(feature = "capi")]
+    pub(crate) unsafe fn from_raw(cq: NonNull<ibv_cq>) -> Self {
+        CompletionQueue(cq)
+    }
+
     /// How many completions it holds.
     pub(crate) fn depth(&self) -> u32 {
         // SAFETY: the queue is alive.

@@ -30,7 +30,9 @@ use crate::verbs::qp::VerbsQp;
 ///    [`wait`](Self::wait), or with epoll or tokio's `AsyncFd` and then
 ///    [`take`](Self::take).
 ///
-/// [`Ring::poll_or_sleep`] does just that.
+/// [`Ring::poll_or_sleep`] does just that. An executor wants the descriptor for
+/// longer than this can be borrowed: give it a duplicate, which is readable when
+/// this is (`AsyncFd::new(events.as_fd().try_clone_to_owned()?)`).
 pub struct CqEvents {
     channel: NonNull<ibv_comp_channel>,
     cq: NonNull<ibv_cq>,

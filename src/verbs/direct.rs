@@ -16,17 +16,16 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use rdma_sys::{ibv_qp, ibv_qp_ex, ibv_recv_wr, ibv_send_wr, ibv_sge};
 
 use crate::error::Errno;
-use crate::verbs::ffi::{
-    FLUSH_GLOBAL, FLUSH_PERSISTENT, FLUSH_RANGE, QP_EX_WITH_ATOMIC_WRITE, QP_EX_WITH_FLUSH, QpEx,
-    WrAtomicWrite, WrComplete, WrFlush, WrStart,
-};
+use crate::verbs::ffi::QpEx;
+use crate::verbs::qp::{PostSend, WrCalls, post_send_of};
 use crate::wr::{SEND_FENCE, SEND_INLINE, SendWr, Sge, WR_RDMA_READ, WR_RDMA_WRITE};
 
+mod chain;
 mod recv;
 
+pub(crate) use chain::{Staging, Unposted};
 pub(crate) use recv::post_recv;
 
-type PostSend = unsafe extern "C" fn(*mut ibv_qp, *mut ibv_send_wr, *mut *mut ibv_send_wr) -> c_int;
 type PostRecv = unsafe extern "C" fn(*mut ibv_qp, *mut ibv_recv_wr, *mut *mut ibv_recv_wr) -> c_int;
 
 /// Where a request leads: an address and its key.
@@ -47,6 +46,13 @@ pub(crate) struct Command {
     pub(crate) imm: u32,
     /// Comes back in the completion.
     pub(crate) wr_id: u64,
+}
+
+impl Command {
+    /// A read.
+    pub(crate) fn read(flags: u32, wr_id: u64) -> Self {
+        Command { opcode: WR_RDMA_READ, flags, imm: 0, wr_id }
+    }
 }
 
 /// The part of a work request that providers read for the opcodes posted here.
@@ -79,25 +85,16 @@ const _: () = {
     assert!(offset_of!(Short, rkey) == offset_of!(SendWr, rkey));
 };
 
-/// The calls of the native path.
-#[derive(Clone, Copy, Debug)]
-struct Native {
-    qp: NonNull<QpEx>,
-    start: WrStart,
-    complete: WrComplete,
-    atomic_write: Option<WrAtomicWrite>,
-    flush: Option<WrFlush>,
-}
-
 /// A queue pair to post to. Its owner sees to it that the queue pair stays.
 #[derive(Debug)]
 pub(crate) struct Direct {
     qp: NonNull<ibv_qp>,
-    post_send: Option<PostSend>,
+    post_send: PostSend,
+    /// Where the device has ATOMIC WRITE.
+    calls: Option<WrCalls>,
     post_recv: Option<PostRecv>,
-    native: Option<Native>,
-    /// [`SEND_FENCE`] once a flush was emulated by a read, which a native atomic
-    /// write would overtake.
+    /// [`SEND_FENCE`] once a read was posted, which may be how a flush is
+    /// emulated, and which a native atomic write would overtake.
     fence: AtomicU32,
 }
 
@@ -116,12 +113,19 @@ impl Direct {
         // SAFETY: this function's own condition.
         let context = unsafe { (*qp.as_ptr()).context };
         // SAFETY: a live queue pair's context is open.
-        let ops = unsafe { &(*context).ops };
-        let native = NonNull::new(qp_ex.cast::<QpEx>())
+        let post_recv = unsafe { (*context).ops.post_recv };
+        // SAFETY: this function's own condition.
+        let post_send = unsafe { post_send_of(qp) };
+        let calls = NonNull::new(qp_ex.cast::<QpEx>())
             // SAFETY: this function's own condition.
-            .and_then(|qp_ex| unsafe { Native::of(qp_ex, send_ops) });
-        let (post_send, post_recv) = (ops.post_send, ops.post_recv);
-        Direct { qp, post_send, post_recv, native, fence: AtomicU32::new(0) }
+            .and_then(|qp_ex| unsafe { WrCalls::of(qp_ex, send_ops) });
+        Direct { qp, post_send, calls, post_recv, fence: AtomicU32::new(0) }
+    }
+
+    /// Another for the same queue pair, under the same conditions.
+    pub(crate) fn again(&self) -> Self {
+        let fence = AtomicU32::new(self.fence.load(Ordering::Relaxed));
+        Direct { fence, ..*self }
     }
 
     /// The queue pair.
@@ -144,16 +148,47 @@ impl Direct {
         signaled: u32,
         wr_id: u64,
     ) -> Result<(), c_int> {
-        if let Some(native) = &self.native
-            && let Some(call) = native.atomic_write
-        {
-            let flags = signaled | self.fence.load(Ordering::Relaxed);
-            let qp = native.begin(flags, wr_id);
-            // SAFETY: the queue pair's own builder, between `begin` and `finish`;
-            // the 8 bytes are copied.
-            unsafe { call(qp, to.rkey, to.address, src) };
-            return native.finish();
+        if let Some(calls) = &self.calls {
+            // SAFETY: this function's own condition.
+            return unsafe { self.native_word(calls, to, src, (signaled, wr_id)) };
         }
+        // SAFETY: this function's own condition.
+        unsafe { self.inline_word(to, src, signaled, wr_id) }
+    }
+
+    /// Of its own, so that the other way needs no registers kept for it.
+    ///
+    /// # Safety
+    /// As [`atomic_write`](Self::atomic_write), and the calls are the queue
+    /// pair's.
+    #[inline(never)]
+    unsafe fn native_word(
+        &self,
+        calls: &WrCalls,
+        to: Remote,
+        src: *const c_void,
+        (signaled, wr_id): (u32, u64),
+    ) -> Result<(), c_int> {
+        let flags = signaled | self.fence.load(Ordering::Relaxed);
+        // SAFETY: the queue pair is alive, says `new`, and the 8 bytes may be
+        // read.
+        match unsafe { calls.one_word((to.address, to.rkey), src, flags, wr_id) } {
+            Some(posted) => posted,
+            // SAFETY: this function's own condition.
+            None => unsafe { self.inline_word(to, src, signaled, wr_id) },
+        }
+    }
+
+    /// # Safety
+    /// As [`atomic_write`](Self::atomic_write).
+    #[inline]
+    unsafe fn inline_word(
+        &self,
+        to: Remote,
+        src: *const c_void,
+        signaled: u32,
+        wr_id: u64,
+    ) -> Result<(), c_int> {
         let flags = signaled | SEND_INLINE | SEND_FENCE;
         let command = Command { opcode: WR_RDMA_WRITE, flags, imm: 0, wr_id };
         // Inline data has no use for a key.
@@ -178,18 +213,23 @@ impl Direct {
         scratch: Sge,
     ) -> Result<(), c_int> {
         let (at, len) = range;
-        if let Some(native) = &self.native
-            && let Some(call) = native.flush
-        {
-            let kind = if persistent { FLUSH_PERSISTENT } else { FLUSH_GLOBAL };
-            let qp = native.begin(signaled, wr_id);
-            // SAFETY: the queue pair's own builder, between `begin` and `finish`.
-            unsafe { call(qp, at.rkey, at.address, len, kind, FLUSH_RANGE) };
-            return native.finish();
+        if let Some(calls) = &self.calls {
+            let remote = (at.address, at.rkey);
+            // SAFETY: the queue pair is alive, says `new`.
+            let posted = unsafe { calls.one_flush(remote, len, persistent, signaled, wr_id) };
+            if let Some(posted) = posted {
+                return posted;
+            }
         }
+        self.note_read();
+        self.post(Command::read(signaled, wr_id), Some(at), Some(scratch))
+    }
+
+    /// From now on native atomic writes are fenced: a read may be outstanding that
+    /// they would overtake.
+    #[inline]
+    pub(crate) fn note_read(&self) {
         self.fence.store(SEND_FENCE, Ordering::Relaxed);
-        let command = Command { opcode: WR_RDMA_READ, flags: signaled, imm: 0, wr_id };
-        self.post(command, Some(at), Some(scratch))
     }
 
     /// Posts one request.
@@ -217,16 +257,13 @@ impl Direct {
             unused: 0,
             rest: MaybeUninit::uninit(),
         };
-        let Some(post_send) = self.post_send else {
-            return Err(Errno::EOPNOTSUPP.0);
-        };
         let mut bad_wr = ptr::null_mut();
         let wr = ptr::from_mut(&mut wr).cast::<ibv_send_wr>();
         // SAFETY: the queue pair is alive, says `new`; the request is laid out as
         // the ABI has it (the assertions above) and, like its element, may be
         // read until the call returns; what the element names is checked by the
         // device against its key.
-        let code = unsafe { post_send(self.qp.as_ptr(), wr, &mut bad_wr) };
+        let code = unsafe { (self.post_send)(self.qp.as_ptr(), wr, &mut bad_wr) };
         if code == 0 { Ok(()) } else { Err(code) }
     }
 
@@ -243,58 +280,6 @@ impl Direct {
             // until the call returns.
             unsafe { call(self.qp.as_ptr(), wr, bad_wr) }
         })
-    }
-}
-
-impl Native {
-    /// # Safety
-    /// As [`Direct::new`].
-    unsafe fn of(qp: NonNull<QpEx>, send_ops: u64) -> Option<Self> {
-        let has_atomic_write = send_ops & QP_EX_WITH_ATOMIC_WRITE != 0;
-        let has_flush = send_ops & QP_EX_WITH_FLUSH != 0;
-        let at = qp.as_ptr();
-        // SAFETY: an extended queue pair has it.
-        let start = unsafe { (*at).wr_start }?;
-        // SAFETY: as above.
-        let complete = unsafe { (*at).wr_complete }?;
-        // Where an older library has something else; one that granted the flag
-        // is not older.
-        let atomic_write = if has_atomic_write {
-            // SAFETY: its flag was granted, so it is there.
-            unsafe { (*at).wr_atomic_write }
-        } else {
-            None
-        };
-        let flush = if has_flush {
-            // SAFETY: as above.
-            unsafe { (*at).wr_flush }
-        } else {
-            None
-        };
-        Some(Native { qp, start, complete, atomic_write, flush })
-    }
-
-    /// Locks the queue pair and begins a request, whose builder is to be called
-    /// next.
-    #[inline]
-    fn begin(&self, flags: u32, wr_id: u64) -> *mut QpEx {
-        let qp = self.qp.as_ptr();
-        // SAFETY: the queue pair is alive, says `Direct::new`.
-        unsafe { (self.start)(qp) };
-        // SAFETY: a field of the live queue pair, which is ours to write here.
-        unsafe { (*qp).wr_id = wr_id };
-        // SAFETY: as above.
-        unsafe { (*qp).wr_flags = flags };
-        qp
-    }
-
-    /// Rings the doorbell and unlocks the queue pair.
-    #[inline]
-    fn finish(&self) -> Result<(), c_int> {
-        // SAFETY: the queue pair is alive, says `Direct::new`, and was locked by
-        // `begin`.
-        let code = unsafe { (self.complete)(self.qp.as_ptr()) };
-        if code == 0 { Ok(()) } else { Err(code) }
     }
 }
 

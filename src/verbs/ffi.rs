@@ -8,7 +8,6 @@
 //! - Its `ibv_qp_ex` is as long as in the headers it was built against, which is
 //!   not what the library that runs has: 44 added `wr_atomic_write`, 50 added
 //!   `wr_flush`.
-//! - It has no `ibv_query_gid_ex`, a macro over an exported function.
 //!
 //! The age of the headers must not decide what a running library can do, so
 //! what is newer than the oldest supported header is declared here.
@@ -20,9 +19,8 @@ use core::mem::offset_of;
 use core::ptr::{self, NonNull};
 
 use rdma_sys::{
-    ibv_context, ibv_cq_ex, ibv_cq_init_attr_ex, ibv_device_attr_ex, ibv_gid_entry,
-    ibv_parent_domain_init_attr, ibv_pd, ibv_qp, ibv_qp_init_attr_ex, ibv_query_device, ibv_td,
-    ibv_td_init_attr, verbs_context,
+    ibv_context, ibv_device_attr_ex, ibv_parent_domain_init_attr, ibv_pd, ibv_qp,
+    ibv_qp_init_attr_ex, ibv_query_device, ibv_td, ibv_td_init_attr, verbs_context,
 };
 
 use crate::error::Errno;
@@ -231,29 +229,11 @@ pub(crate) unsafe fn create_qp_ex(
     NonNull::new(qp).ok_or_else(last_errno)
 }
 
-/// Creates a completion queue by its extended attributes, for a flag such as
-/// `IBV_CREATE_CQ_ATTR_SINGLE_THREADED`.
-///
-/// # Errors
-/// As [`create_qp_ex`].
-///
-/// # Safety
-/// The context is open, and what the attributes point at is alive and of this
-/// context.
-pub(crate) unsafe fn create_cq_ex(
-    context: *mut ibv_context,
-    attributes: &mut ibv_cq_init_attr_ex,
-) -> Result<NonNull<ibv_cq_ex>, Errno> {
-    let create = extended_op!(context, create_cq_ex).ok_or(Errno::EOPNOTSUPP)?;
-    // SAFETY: this function's own condition.
-    let cq = unsafe { create(context, attributes) };
-    NonNull::new(cq).ok_or_else(last_errno)
-}
-
 /// Allocates a thread domain.
 ///
 /// # Errors
-/// As [`create_qp_ex`].
+/// The errno of the call; `EOPNOTSUPP` where the context is not extended, or the
+/// library is older than the call.
 ///
 /// # Safety
 /// The context is open.
@@ -287,7 +267,8 @@ pub(crate) unsafe fn dealloc_td(
 /// It is freed by `ibv_dealloc_pd`.
 ///
 /// # Errors
-/// As [`create_qp_ex`].
+/// The errno of the call; `EOPNOTSUPP` where the context is not extended, or the
+/// library is older than the call.
 ///
 /// # Safety
 /// The context is open; both domains are alive, of this context, and outlive
@@ -329,37 +310,6 @@ pub(crate) unsafe fn advise_mr(
         0 => Ok(()),
         code => Err(code),
     }
-}
-
-unsafe extern "C" {
-    fn _ibv_query_gid_ex(
-        context: *mut ibv_context,
-        port_num: u32,
-        gid_index: u32,
-        entry: *mut ibv_gid_entry,
-        flags: u32,
-        entry_size: usize,
-    ) -> c_int;
-}
-
-/// An entry of a port's GID table, with its type.
-///
-/// # Errors
-/// The errno of the call; `ENODATA` for an empty place.
-///
-/// # Safety
-/// The context is open.
-pub(crate) unsafe fn query_gid_ex(
-    context: *mut ibv_context,
-    port: u32,
-    index: u32,
-) -> Result<ibv_gid_entry, Errno> {
-    // SAFETY: a C struct of numbers, for which zeros are valid.
-    let mut entry: ibv_gid_entry = unsafe { core::mem::zeroed() };
-    let len = size_of::<ibv_gid_entry>();
-    // SAFETY: the context is open, the entry is as long as said.
-    let code = unsafe { _ibv_query_gid_ex(context, port, index, &mut entry, 0, len) };
-    if code == 0 { Ok(entry) } else { Err(returned(code)) }
 }
 
 /// The errno in a call's return value: the number itself, its negative, or −1

@@ -110,15 +110,7 @@ impl<'d> NicQp<'d> {
     pub fn into_provider(self) -> Result<VerbsQp<NicQp<'d>>, PathUnavailable> {
         let hardware = &self.board.get().hardware;
         let (config, fault) = (hardware.config, hardware.cq.fault.clone());
-        let plain = QP_EX_WITH_RDMA_WRITE | QP_EX_WITH_RDMA_READ;
-        let send_ops = match config.best {
-            Path::PostSend => 0,
-            Path::WrCalls => plain,
-            Path::Native if config.native_flush => {
-                plain | QP_EX_WITH_ATOMIC_WRITE | QP_EX_WITH_FLUSH
-            }
-            Path::Native => plain | QP_EX_WITH_ATOMIC_WRITE,
-        };
+        let send_ops = self.send_ops();
         let raw = RawQp {
             qp: self.board.qp(),
             cq: self.board.cq(),
@@ -136,6 +128,20 @@ impl<'d> NicQp<'d> {
         // nothing else uses its queue pair, since whoever takes the raw pointers
         // promises so; the flags are those that its function pointers are for.
         unsafe { VerbsQp::assemble(raw, self, fault, &NIC) }
+    }
+
+    /// The operations of its extended queue pair, as `IBV_QP_EX_WITH_*` flags.
+    pub(crate) fn send_ops(&self) -> u64 {
+        let config = self.board.get().hardware.config;
+        let plain = QP_EX_WITH_RDMA_WRITE | QP_EX_WITH_RDMA_READ;
+        match config.best {
+            Path::PostSend => 0,
+            Path::WrCalls => plain,
+            Path::Native if config.native_flush => {
+                plain | QP_EX_WITH_ATOMIC_WRITE | QP_EX_WITH_FLUSH
+            }
+            Path::Native => plain | QP_EX_WITH_ATOMIC_WRITE,
+        }
     }
 
     /// The queue pair, for verbs calls of one's own: `ibv_post_send`, or a

@@ -23,7 +23,7 @@ use crate::wr::Wc;
 mod calls;
 mod path;
 
-use calls::WrCalls;
+pub(in crate::verbs) use calls::WrCalls;
 pub use path::{Path, PathUnavailable};
 
 /// A queue pair's send side and its completion queue, for one [`Ring`](crate::Ring).
@@ -45,7 +45,8 @@ pub struct VerbsQp<O = Arc<dyn Any + Send + Sync>> {
     owner: O,
 }
 
-type PostSend = unsafe extern "C" fn(*mut ibv_qp, *mut ibv_send_wr, *mut *mut ibv_send_wr) -> c_int;
+pub(in crate::verbs) type PostSend =
+    unsafe extern "C" fn(*mut ibv_qp, *mut ibv_send_wr, *mut *mut ibv_send_wr) -> c_int;
 type PollCq = unsafe extern "C" fn(*mut ibv_cq, c_int, *mut ibv_wc) -> c_int;
 
 // SAFETY: verbs objects may be used from any thread; the pointers are this
@@ -200,18 +201,6 @@ impl<O> VerbsQp<O> {
         self.events.as_mut()
     }
 
-    /// A chain that was not taken whole.
-    #[cold]
-    #[inline(never)]
-    fn post_failed(chain: Chain<'_>, code: c_int, bad_wr: *mut ibv_send_wr) -> PostError {
-        let errno = returned(code);
-        match chain.index_of(bad_wr.cast()) {
-            Some(taken) => PostError::Refused { taken, errno },
-            // Unset, or none of ours: anything may be in flight.
-            None => PostError::Unknown { errno },
-        }
-    }
-
     /// A poll that gave nothing: the only place where a fault is looked for.
     #[inline(never)]
     fn polled_nothing(&mut self, code: c_int, into: &mut [Wc]) -> Result<usize, DeviceFault> {
@@ -256,7 +245,7 @@ impl<O> Provider for VerbsQp<O> {
         // SAFETY: as above; the chain is laid out as the ABI has it, holds `abi`,
         // and may be read until the call returns.
         let code = unsafe { (self.post_send)(self.qp.as_ptr(), first, &mut bad_wr) };
-        if code == 0 { Ok(()) } else { Err(Self::post_failed(chain, code, bad_wr)) }
+        if code == 0 { Ok(()) } else { Err(post_failed(chain, code, bad_wr)) }
     }
 
     #[inline]
@@ -289,11 +278,27 @@ impl<O> fmt::Debug for VerbsQp<O> {
     }
 }
 
+/// A chain that was not taken whole.
+#[cold]
+#[inline(never)]
+pub(in crate::verbs) fn post_failed(
+    chain: Chain<'_>,
+    code: c_int,
+    bad_wr: *mut ibv_send_wr,
+) -> PostError {
+    let errno = returned(code);
+    match chain.index_of(bad_wr.cast()) {
+        Some(taken) => PostError::Refused { taken, errno },
+        // Unset, or none of ours: anything may be in flight.
+        None => PostError::Unknown { errno },
+    }
+}
+
 /// The provider's `post_send`, which a context keeps from when it is opened.
 ///
 /// # Safety
 /// The queue pair is alive.
-unsafe fn post_send_of(qp: NonNull<ibv_qp>) -> PostSend {
+pub(in crate::verbs) unsafe fn post_send_of(qp: NonNull<ibv_qp>) -> PostSend {
     // SAFETY: this function's own condition.
     let context = unsafe { (*qp.as_ptr()).context };
     // SAFETY: a live queue pair's context is open.

@@ -64,3 +64,64 @@ impl fmt::Debug for ThreadDomain {
         f.debug_struct("ThreadDomain").field("parent", &self.parent).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use core::ffi::c_int;
+    use core::mem;
+    use core::ptr;
+    use core::sync::atomic::{AtomicU32, Ordering};
+    use std::boxed::Box;
+
+    use rdma_sys::{ibv_parent_domain_init_attr, ibv_td_init_attr, verbs_context};
+
+    use super::*;
+    use crate::verbs::ffi::EXTENDED;
+
+    static FREED: AtomicU32 = AtomicU32::new(0);
+
+    unsafe extern "C" fn alloc_td(_: *mut ibv_context, _: *mut ibv_td_init_attr) -> *mut ibv_td {
+        ptr::dangling_mut()
+    }
+
+    unsafe extern "C" fn dealloc_td(_: *mut ibv_td) -> c_int {
+        FREED.fetch_add(1, Ordering::Relaxed);
+        0
+    }
+
+    unsafe extern "C" fn no_parent(
+        _: *mut ibv_context,
+        _: *mut ibv_parent_domain_init_attr,
+    ) -> *mut ibv_pd {
+        ptr::null_mut()
+    }
+
+    /// A device's context that has only these calls.
+    fn domain_of(prepare: impl Fn(&mut verbs_context)) -> Option<ThreadDomain> {
+        // SAFETY: a C struct of pointers and numbers, for which zeros are valid.
+        let mut context: Box<verbs_context> = Box::new(unsafe { mem::zeroed() });
+        context.sz = size_of::<verbs_context>();
+        context.context.abi_compat = ptr::without_provenance_mut(EXTENDED);
+        prepare(&mut context);
+        let whole: *mut verbs_context = &mut *context;
+        // SAFETY: a field of a live context.
+        let raw = unsafe { &raw mut (*whole).context };
+        let raw = NonNull::new(raw).expect("it is a field's address");
+        // SAFETY: the context is live, and the calls that it has look at nothing.
+        unsafe { ThreadDomain::new(raw, NonNull::dangling()) }
+    }
+
+    #[test]
+    fn a_device_without_thread_domains_is_used_without_one() {
+        assert!(domain_of(|_| {}).is_none());
+        // One that has them, and cannot put a queue pair into one: nothing is
+        // left behind.
+        let none = domain_of(|context| {
+            context.alloc_td = Some(alloc_td);
+            context.dealloc_td = Some(dealloc_td);
+            context.alloc_parent_domain = Some(no_parent);
+        });
+        assert!(none.is_none());
+        assert_eq!(FREED.load(Ordering::Relaxed), 1);
+    }
+}

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use farword::verbs::{
     Cause, ConnConfig, ConnEvent, Connector, Device, DeviceError, Listener, MAX_ACCEPT_DATA,
-    MAX_CONNECT_DATA, MAX_REJECT_DATA, Pd, RejectReason, Step,
+    MAX_CONNECT_DATA, MAX_REJECT_DATA, Mr, Pd, RejectReason, Step,
 };
+use farword::{Notify, OpContext, Usage};
 
 use crate::Row;
 use crate::support::{LONG, connect, listen, pair};
@@ -304,19 +305,46 @@ fn open_devices(address: &str) {
 
 /// CASES 16: whatever goes first, nothing is freed twice or used afterwards.
 fn drop_orders(address: &str) {
-    for order in 0..6 {
+    const PARTS: usize = 5;
+    let rotations = (0..PARTS).flat_map(|first| [(first, 1), (first, PARTS - 1)]);
+    for (first, step) in rotations {
+        thread::scope(|scope| {
+            let (server, mut client) = pair(scope, address, 64, ConnConfig::default());
+            let pd = client.connection.pd().clone();
+            let local = Mr::alloc(&pd, 64, Usage::WRITE_SRC).expect("a region");
+            // Something is under way, from the memory and to it.
+            let span = client.region.span(0, 64).expect("all of it");
+            let context = OpContext::new(1);
+            client.ring.write(local.local(), span, Notify::Always, context).expect("room");
+            client.ring.doorbell().expect("posted");
+            let device = pd.device().clone();
+            let mut parts: [Option<Box<dyn std::any::Any>>; PARTS] = [
+                Some(Box::new(client.connection)),
+                Some(Box::new(client.ring)),
+                Some(Box::new(local)),
+                Some(Box::new(pd)),
+                Some(Box::new(device)),
+            ];
+            for nth in 0..PARTS {
+                parts[(first + nth * step) % PARTS] = None;
+            }
+            // The connection lives as long as its ring or itself, so it is over.
+            assert_eq!(server.connection.wait_end(Some(LONG)), Ok(ConnEvent::Closed));
+        });
+    }
+    // And the peer's memory and connection before the client's.
+    for region_first in [true, false] {
         thread::scope(|scope| {
             let (server, client) = pair(scope, address, 64, ConnConfig::default());
-            let (connection, ring, region) = (client.connection, client.ring, server.region);
-            let mut parts: [Option<Box<dyn std::any::Any>>; 3] =
-                [Some(Box::new(connection)), Some(Box::new(ring)), Some(Box::new(region))];
-            let first = order / 2;
-            parts[first] = None;
-            let second = (first + 1 + order % 2) % 3;
-            parts[second] = None;
-            drop(parts);
-            // The connection lives as long as its ring or itself, so it ends now.
-            assert_eq!(server.connection.wait_end(Some(LONG)), Ok(ConnEvent::Closed));
+            let (region, connection) = (server.region, server.connection);
+            if region_first {
+                drop(region);
+                drop(connection);
+            } else {
+                drop(connection);
+                drop(region);
+            }
+            assert_eq!(client.connection.wait_end(Some(LONG)), Ok(ConnEvent::Closed));
         });
     }
 }

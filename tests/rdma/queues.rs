@@ -234,10 +234,11 @@ fn sleeping(address: &str) {
         ring.atomic_write(target, Word::ne(7), Notify::Always, OpContext::new(7)).expect("room");
         ring.doorbell().expect("posted");
         let events = ring.provider_mut().events().expect("it has a channel");
-        let mut fds = [PollFd::new(&events, PollFlags::IN)];
+        // As an executor would hold it.
+        let duplicate = events.as_fd().try_clone_to_owned().expect("a descriptor is left");
+        let mut fds = [PollFd::new(&duplicate, PollFlags::IN)];
         let limit = Timespec::try_from(LONG).expect("seconds");
         assert_eq!(poll(&mut fds, Some(&limit)), Ok(1), "the descriptor is readable");
-        let _ = events.as_fd();
         assert_eq!(events.take(), Ok(1));
         assert_eq!(ring.poll_with(|_| {}), Ok(1));
     });

@@ -27,6 +27,14 @@ pub struct DeviceInfo {
     /// The most inline data that a queue pair of it was seen to grant, in
     /// bytes. Found by trying.
     pub max_inline: u32,
+    /// Whether the verbs library of this machine makes queue pairs with ATOMIC
+    /// WRITE for it (rdma-core 44 and later). That alone proves nothing: see
+    /// [`DeviceCapabilities::native_atomic_write`].
+    pub library_atomic_write: bool,
+    /// Whether the verbs library of this machine makes queue pairs with FLUSH
+    /// for it. Without that, flushes are emulated by reads, whatever the device
+    /// has.
+    pub library_flush: bool,
     /// Its ports.
     pub ports: Vec<PortInfo>,
 }
@@ -141,13 +149,20 @@ unsafe fn info_of(
     // SAFETY: this function's own condition.
     let capabilities = unsafe { query_capabilities(context) }.map_err(failed)?;
     // SAFETY: this function's own condition.
-    let max_inline = unsafe { probe::max_inline(context) };
+    let probed = unsafe { probe::probe(context) };
     let mut ports = Vec::new();
     for number in 1..=capabilities.ports {
         // SAFETY: this function's own condition.
         ports.push(unsafe { port_of(name, context, number) }.map_err(failed)?);
     }
-    Ok(DeviceInfo { name, capabilities, max_inline, ports })
+    Ok(DeviceInfo {
+        name,
+        capabilities,
+        max_inline: probed.max_inline,
+        library_atomic_write: probed.atomic_write,
+        library_flush: probed.flush,
+        ports,
+    })
 }
 
 /// # Safety

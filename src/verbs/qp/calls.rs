@@ -3,6 +3,8 @@
 #![allow(unsafe_code, reason = "libibverbs is a C library")]
 
 use core::ffi::c_int;
+#[cfg(feature = "capi")]
+use core::ffi::c_void;
 use core::ptr::{self, NonNull};
 
 use crate::batch::{Chain, Request};
@@ -18,7 +20,7 @@ use crate::wr::{SEND_INLINE, SendWr, WR_ATOMIC_WRITE, WR_FLUSH, WR_RDMA_READ, WR
 
 /// An extended queue pair and its calls, each of which is known to be there.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct WrCalls {
+pub(in crate::verbs) struct WrCalls {
     qp: NonNull<QpEx>,
     start: WrStart,
     complete: WrComplete,
@@ -48,7 +50,7 @@ impl WrCalls {
     /// # Safety
     /// `qp` is a live extended queue pair, and `send_ops` are the flags that its
     /// creation was asked for and granted.
-    pub(super) unsafe fn of(qp: NonNull<QpEx>, send_ops: u64) -> Option<Self> {
+    pub(in crate::verbs) unsafe fn of(qp: NonNull<QpEx>, send_ops: u64) -> Option<Self> {
         let needed = QP_EX_WITH_RDMA_WRITE | QP_EX_WITH_RDMA_READ;
         if send_ops & needed != needed {
             return None;
@@ -72,11 +74,11 @@ impl WrCalls {
         })
     }
 
-    pub(super) fn has_atomic_write(&self) -> bool {
+    pub(in crate::verbs) fn has_atomic_write(&self) -> bool {
         self.atomic_write.is_some()
     }
 
-    pub(super) fn has_flush(&self) -> bool {
+    pub(in crate::verbs) fn has_flush(&self) -> bool {
         self.flush.is_some()
     }
 
@@ -85,7 +87,7 @@ impl WrCalls {
     /// # Safety
     /// The queue pair is alive and no other thread uses its send side.
     #[inline(never)]
-    pub(super) unsafe fn post(&self, chain: Chain<'_>) -> Result<(), PostError> {
+    pub(in crate::verbs) unsafe fn post(&self, chain: Chain<'_>) -> Result<(), PostError> {
         let chain = &chain;
         let posted = match (chain.all_words(), self.atomic_write) {
             // SAFETY: this function's own condition.
@@ -205,12 +207,65 @@ impl WrCalls {
     /// # Safety
     /// As [`post`](Self::post), and between `start` and `complete`.
     #[inline]
-    unsafe fn begin(&self, wr: &SendWr, flags: u32) {
+    unsafe fn begin(&self, wr_id: u64, flags: u32) {
         let qp = self.qp.as_ptr();
         // SAFETY: a field of the live queue pair, the caller's to write here.
-        unsafe { (*qp).wr_id = wr.wr_id };
+        unsafe { (*qp).wr_id = wr_id };
         // SAFETY: as above.
         unsafe { (*qp).wr_flags = flags };
+    }
+
+    /// Posts one native atomic write of the 8 bytes at `src`; `None` where the
+    /// queue pair has no such operation. Several threads may: the provider locks
+    /// the queue pair from `wr_start` to `wr_complete`.
+    ///
+    /// # Safety
+    /// The queue pair is alive, and 8 bytes may be read at `src`.
+    #[cfg(feature = "capi")]
+    #[inline]
+    pub(in crate::verbs) unsafe fn one_word(
+        &self,
+        (address, rkey): (u64, u32),
+        src: *const c_void,
+        flags: u32,
+        wr_id: u64,
+    ) -> Option<Result<(), c_int>> {
+        let atomic_write = self.atomic_write?;
+        // SAFETY: this function's own condition.
+        unsafe { (self.start)(self.qp.as_ptr()) };
+        // SAFETY: as above, and between `start` and `complete`.
+        unsafe { self.begin(wr_id, flags) };
+        // SAFETY: as above; the 8 bytes are copied.
+        unsafe { atomic_write(self.qp.as_ptr(), rkey, address, src) };
+        // SAFETY: as above.
+        let code = unsafe { (self.complete)(self.qp.as_ptr()) };
+        Some(if code == 0 { Ok(()) } else { Err(code) })
+    }
+
+    /// Posts one native flush, as [`one_word`](Self::one_word).
+    ///
+    /// # Safety
+    /// The queue pair is alive.
+    #[cfg(feature = "capi")]
+    pub(in crate::verbs) unsafe fn one_flush(
+        &self,
+        (address, rkey): (u64, u32),
+        len: usize,
+        persistent: bool,
+        flags: u32,
+        wr_id: u64,
+    ) -> Option<Result<(), c_int>> {
+        let flush = self.flush?;
+        let kind = if persistent { FLUSH_PERSISTENT } else { FLUSH_GLOBAL };
+        // SAFETY: this function's own condition.
+        unsafe { (self.start)(self.qp.as_ptr()) };
+        // SAFETY: as above, and between `start` and `complete`.
+        unsafe { self.begin(wr_id, flags) };
+        // SAFETY: as above.
+        unsafe { flush(self.qp.as_ptr(), rkey, address, len, kind, FLUSH_RANGE) };
+        // SAFETY: as above.
+        let code = unsafe { (self.complete)(self.qp.as_ptr()) };
+        Some(if code == 0 { Ok(()) } else { Err(code) })
     }
 
     /// Builds an inline write of a word, whose flags say that it is one.
@@ -220,7 +275,7 @@ impl WrCalls {
     #[inline]
     unsafe fn build_inline(&self, wr: &SendWr) {
         // SAFETY: this function's own condition.
-        unsafe { self.begin(wr, wr.send_flags) };
+        unsafe { self.begin(wr.wr_id, wr.send_flags) };
         // SAFETY: as above.
         unsafe { (self.rdma_write)(self.qp.as_ptr(), wr.rkey, wr.remote_addr) };
         let word = (&raw const wr.word).cast_mut().cast();
@@ -235,7 +290,7 @@ impl WrCalls {
     #[inline]
     unsafe fn build_atomic(&self, wr: &SendWr, atomic_write: WrAtomicWrite) {
         // SAFETY: this function's own condition.
-        unsafe { self.begin(wr, wr.send_flags & !SEND_INLINE) };
+        unsafe { self.begin(wr.wr_id, wr.send_flags & !SEND_INLINE) };
         let word = (&raw const wr.word).cast();
         // SAFETY: as above; the 8 bytes are copied.
         unsafe { atomic_write(self.qp.as_ptr(), wr.rkey, wr.remote_addr, word) };
@@ -264,7 +319,7 @@ impl WrCalls {
         let wr = request.wr();
         let qp = self.qp.as_ptr();
         // SAFETY: this function's own condition.
-        unsafe { self.begin(wr, wr.send_flags & !SEND_INLINE) };
+        unsafe { self.begin(wr.wr_id, wr.send_flags & !SEND_INLINE) };
         match wr.opcode {
             WR_RDMA_WRITE => {
                 // SAFETY: this function's own condition.

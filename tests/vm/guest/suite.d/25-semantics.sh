@@ -27,9 +27,9 @@ suite_on() {
   fi
 }
 
-# Soft-RoCE copies the bytes of a plain RDMA WRITE one by one or eight by eight
-# as it likes, so on the fallback paths a reader may see half a word: README says
-# so. The native path keeps them whole.
+# Soft-RoCE stores what a plain RDMA WRITE brings by memcpy, which promises no
+# width: on 6.1 a reader was seen, rarely, to get half a word. So the fallback
+# paths cannot have this case there, as README says. The native path can.
 torn=writes::a_reader_never_sees_a_torn_word
 # A request with a wrong local key fails on Soft-RoCE too, but as one of those
 # that are flushed: it does not say which was the first. tests/rdma/faults.rs has

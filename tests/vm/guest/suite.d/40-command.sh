@@ -43,6 +43,13 @@ lists_devices() {
   else
     grep -q '"native_atomic_write":false' json || fail "an atomic write that does not work"
   fi
+  # What the library can ask for is another question, and rdma-core 44 has no FLUSH.
+  grep -q '"library_atomic_write":true' json || fail "a library without atomic write"
+  if config_has native-flush; then
+    grep -q '"library_flush":true' json || fail "no flush in the library"
+  else
+    grep -q '"library_flush":false' json || fail "a flush in the library"
+  fi
 }
 
 appends_ten_thousand() { # PATH
