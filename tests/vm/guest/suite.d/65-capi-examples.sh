@@ -51,7 +51,7 @@ example() { # NAME PORT SERVER'S-LIBRARY CLIENT'S-LIBRARY
     10*) calls=("1234 1st_word") ;;
     11*) calls=("1234") ;;
     12*) calls=("7 3") ;;
-    13*) servers=(3) calls=("1 3" "5 3") goes_on=1 ;;
+    13*) servers=(8) calls=("1 3" "5 3") ;;
     *) calls=("") ;;
   esac
   # These end with a message that their disconnect may overtake.
@@ -60,12 +60,16 @@ example() { # NAME PORT SERVER'S-LIBRARY CLIENT'S-LIBRARY
   esac
   spawn server with "$3" "$folder/server" "$ONE_ADDR" "$port" "${servers[@]}"
   await_listener "$port"
+  # All at once: the last of them is for several clients at a time.
   for client in "${calls[@]}"; do
     # shellcheck disable=SC2086 # words are words
-    with "$4" timeout 30 "${before[@]}" "$folder/client" $at $client
+    spawn "client ${client// /-}" with "$4" timeout 30 "${before[@]}" "$folder/client" $at $client
+  done
+  for client in "${calls[@]}"; do
+    finished "client ${client// /-}" 40 || fail "the client $client failed"
   done
   server_ends "$goes_on"
-  cat server.out
+  cat ./*.out
   # They say so on standard error, and not all in their status.
   ! grep -i 'failed' server.out server.err || fail "the server says that something failed"
 }
