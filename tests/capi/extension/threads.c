@@ -5,11 +5,12 @@
 #include "flow.h"
 
 #include <pthread.h>
+#include <sched.h>
 
 const char flow_name[] = "threads";
 const int flow_usage = RPMA_MR_USAGE_WRITE_SRC | RPMA_MR_USAGE_WRITE_DST;
 
-#define WRITES 2000
+#define WRITES 400
 #define AT_ONCE 8
 
 void flow_serve(struct side *side)
@@ -32,7 +33,7 @@ static void *post(void *which)
 
 	for (uint64_t number = 1; number <= WRITES; number++) {
 		while (number - __atomic_load_n(&done[own], __ATOMIC_ACQUIRE) > AT_ONCE / 2)
-			;
+			sched_yield();
 		WELL(rpma_atomic_write(conn, remote, 8 + 8 * own, (char *)&number,
 				RPMA_F_COMPLETION_ALWAYS, (void *)own));
 	}
