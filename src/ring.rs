@@ -364,7 +364,7 @@ impl<'m, P: Provider> Ring<'m, P> {
     /// [`FlushKind::Persistent`], the peer's configuration does not promise
     /// direct write to persistent memory. Else as
     /// [`atomic_write`](Self::atomic_write).
-    #[inline]
+    #[inline(always)]
     pub fn flush(
         &mut self,
         remote: Span,
@@ -388,19 +388,28 @@ impl<'m, P: Provider> Ring<'m, P> {
                 self.fence_behind(self.number(staged));
                 Ok(staged)
             }
-            FlushSupport::Native => {
-                let Some((number, flags)) = self.stage_record(Op::Flush, notify, context) else {
-                    return Err(self.no_room());
-                };
-                self.batch.set_flush(number, flags, remote, kind as u32);
-                if !self.capabilities.native_atomic_write {
-                    // An ATOMIC WRITE stays behind a FLUSH by itself; the plain
-                    // write that stands in for it may overtake one.
-                    self.fence_behind(number);
-                }
-                Ok(self.ticket(number))
-            }
+            FlushSupport::Native => self.flush_natively(remote, kind, notify, context),
         }
+    }
+
+    #[inline(never)]
+    fn flush_natively(
+        &mut self,
+        remote: Span,
+        kind: FlushKind,
+        notify: Notify,
+        context: OpContext,
+    ) -> Result<Ticket, Error> {
+        let Some((number, flags)) = self.stage_record(Op::Flush, notify, context) else {
+            return Err(self.no_room());
+        };
+        self.batch.set_flush(number, flags, remote, kind as u32);
+        if !self.capabilities.native_atomic_write {
+            // An ATOMIC WRITE stays behind a FLUSH by itself; the plain write that
+            // stands in for it may overtake one.
+            self.fence_behind(number);
+        }
+        Ok(self.ticket(number))
     }
 
     /// Posts everything that is staged as one chain, and says how many requests

@@ -47,7 +47,7 @@ unsafe fn hardware<'a, 'd>(qp: *mut QpEx) -> &'a mut Hardware<'d> {
 unsafe extern "C" fn wr_start(qp: *mut QpEx) {
     // SAFETY: the caller's queue pair is a live board's, and its own.
     let hardware = unsafe { hardware(qp) };
-    hardware.built = 0;
+    hardware.building = hardware.posted();
     hardware.build_error = None;
 }
 
@@ -62,8 +62,7 @@ unsafe extern "C" fn wr_complete(qp: *mut QpEx) -> c_int {
     if let Some(errno) = hardware.build_error {
         return errno.0;
     }
-    let built = core::mem::take(&mut hardware.built);
-    hardware.ring(built, true);
+    hardware.ring(hardware.built(), true);
     0
 }
 
@@ -80,15 +79,15 @@ unsafe fn begin<'a>(qp: *mut QpEx, opcode: u32, rkey: u32, remote_addr: u64) -> 
     let flags = unsafe { (*qp).wr_flags };
     // SAFETY: this function's own condition.
     let hardware = unsafe { hardware(qp) };
-    let ahead = hardware.built;
-    if ahead >= hardware.limit() {
+    let number = hardware.building;
+    if hardware.is_full_at(number) {
         // A full queue as rxe and others say it.
         let errno = hardware.reason(Errno::ENOSPC);
         hardware.build_error.get_or_insert(errno);
-        return hardware.entry(ahead.saturating_sub(1));
+        return hardware.entry(number);
     }
-    hardware.built = ahead + 1;
-    let wqe = hardware.entry(ahead);
+    hardware.building = number.wrapping_add(1);
+    let wqe = hardware.entry(number);
     wqe.opcode = opcode;
     wqe.flags = flags & !(WORD | MALFORMED);
     wqe.len = 0;
@@ -107,8 +106,9 @@ unsafe fn begin<'a>(qp: *mut QpEx, opcode: u32, rkey: u32, remote_addr: u64) -> 
 unsafe fn last<'a>(qp: *mut QpEx) -> &'a mut Wqe {
     // SAFETY: this function's own condition.
     let hardware = unsafe { hardware(qp) };
-    let ahead = hardware.built.saturating_sub(1);
-    hardware.entry(ahead)
+    // Where nothing was begun it is the next one's, which is never in use.
+    let back = u64::from(hardware.built() > 0);
+    hardware.entry(hardware.building.wrapping_sub(back))
 }
 
 unsafe extern "C" fn wr_rdma_write(qp: *mut QpEx, rkey: u32, remote_addr: u64) {

@@ -33,8 +33,9 @@ pub(super) struct Hardware<'d> {
     pub(super) qp_num: u32,
     /// How long inline data must be: 8, or a length that none has.
     pub(super) inline_len: u32,
-    /// Requests that were built by `wr_*` calls and wait for `wr_complete`.
-    pub(super) built: u32,
+    /// The number of the next request that a `wr_*` call builds; those from
+    /// `posted` on wait for `wr_complete`.
+    pub(super) building: u64,
     /// What went wrong since `wr_start`.
     pub(super) build_error: Option<Errno>,
     /// Where the driver leaves how far it has posted.
@@ -88,7 +89,7 @@ impl<'d> Hardware<'d> {
             cq: CompletionQueue::new(config.cq_depth)?,
             qp_num,
             inline_len: if config.max_inline >= 8 { 8 } else { u32::MAX },
-            built: 0,
+            building: 0,
             build_error: None,
             door_record: AtomicU64::new(0),
             door: AtomicU64::new(0),
@@ -160,10 +161,22 @@ impl<'d> Hardware<'d> {
         (&mut self.sq, self.posted)
     }
 
-    /// The entry of the request that would be number `ahead` from now.
+    /// The entry of a request, by its number.
     #[inline]
-    pub(super) fn entry(&mut self, ahead: u32) -> &mut Wqe {
-        self.sq.get_mut(self.posted.wrapping_add(u64::from(ahead)))
+    pub(super) fn entry(&mut self, number: u64) -> &mut Wqe {
+        self.sq.get_mut(number)
+    }
+
+    /// How many requests were built and not rung for.
+    #[inline]
+    pub(super) fn built(&self) -> u32 {
+        self.building.wrapping_sub(self.posted) as u32
+    }
+
+    /// Whether the request of this number is not taken.
+    #[inline]
+    pub(super) fn is_full_at(&self, number: u64) -> bool {
+        number == self.stop_at
     }
 
     /// Rings for `count` entries that were written from the next one on.
