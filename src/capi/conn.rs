@@ -12,6 +12,7 @@ use rdma_sys::rdma_cm_event_type as kind;
 use super::batch::Batches;
 use super::cq::settle;
 use super::link::Link;
+use super::utils::event_words;
 use super::{
     Answer, CONN_CLOSED, CONN_ESTABLISHED, CONN_LOST, CONN_REJECTED, CONN_UNREACHABLE, ConnReq, Cq,
     E_NO_COMPLETION, E_NO_EVENT, E_NOMEM, E_NOT_SHARED_CHNL, E_UNKNOWN, Failure, INVAL, Owned,
@@ -201,7 +202,7 @@ pub unsafe extern "C" fn rpma_conn_next_event(conn: *mut Conn, event: *mut c_int
         }
         // SAFETY: not null, so the caller's variable.
         unsafe { into.write(name) };
-        log!(NOTICE, c"rpma_conn_next_event", "connection event {name}");
+        log!(NOTICE, c"rpma_conn_next_event", "{}", event_words(name).to_string_lossy());
         Ok(())
     })
 }

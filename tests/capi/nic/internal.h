@@ -89,6 +89,8 @@ void nic_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 const char *nic_where(uint64_t addr, size_t len);
 const char *nic_key(uint32_t key, bool remote);
 
+extern int nic_doorbells_rung;
+
 /* Is this call to fail now? Then `*error` says with what. Counts the call. */
 bool nic_fails(enum nic_call call, int *error);
 

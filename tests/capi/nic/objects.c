@@ -13,6 +13,7 @@
 #define INLINE_MAX 64
 #define ATOMIC_WRITE_BIT (1ULL << 40)
 #define FLUSH_BITS (3ULL << 38)
+#define ACCESS_FLUSH_PERSISTENT (1 << 9)
 
 struct nic_device nic_can;
 struct nic_live nic_alive;
@@ -203,10 +204,11 @@ EXPORT int ibv_dealloc_pd(struct ibv_pd *pd)
 
 static struct ibv_mr *reg_mr(struct ibv_pd *pd, void *addr, size_t length, int access)
 {
-	int error;
+	int error = EINVAL;
 
 	nic_note("reg_mr(%s, access %#x)", nic_where((uintptr_t)addr, length), access);
-	if (nic_fails(NIC_reg_mr, &error)) {
+	/* As Soft-RoCE does: the memory here is not persistent. */
+	if (nic_fails(NIC_reg_mr, &error) || access & ACCESS_FLUSH_PERSISTENT) {
 		errno = error;
 		return NULL;
 	}
