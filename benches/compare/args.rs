@@ -43,7 +43,7 @@ impl Args {
             let mut value = || words.next().ok_or(format!("{word} needs a value"));
             match word.as_str() {
                 // Cargo says so; without it (`cargo test`) a short run is enough.
-                "--bench" => args.rounds = args.rounds.max(51),
+                "--bench" => args.rounds = args.rounds.max(201),
                 "--json" => args.json = true,
                 "--check" => args.task = Task::Check,
                 "--limits" => args.task = Task::Limits,
