@@ -93,12 +93,10 @@ unsafe fn begin<'a>(
     }
     hardware.building = number.wrapping_add(1);
     let wqe = hardware.entry(number);
-    wqe.opcode = opcode;
-    wqe.flags = flags & !(WORD | MALFORMED) | mark;
+    wqe.set_head(opcode, flags & !(WORD | MALFORMED) | mark);
     wqe.len = len;
     wqe.remote_addr = remote_addr;
-    wqe.rkey = rkey;
-    wqe.lkey = 0;
+    wqe.set_keys(rkey, 0);
     wqe.wr_id = id;
     wqe
 }
@@ -149,7 +147,7 @@ unsafe extern "C" fn wr_flush(
     // SAFETY: as for `wr_rdma_write`.
     let wqe = unsafe { begin(qp, (WR_FLUSH, 0, 0), rkey, remote_addr) };
     wqe.data = len as u64;
-    wqe.lkey = match (kind, level) {
+    let kind = match (kind, level) {
         (FLUSH_PERSISTENT, FLUSH_RANGE) => FlushKind::Persistent as u32,
         (FLUSH_GLOBAL, FLUSH_RANGE) => FlushKind::Visibility as u32,
         _ => {
@@ -158,6 +156,7 @@ unsafe extern "C" fn wr_flush(
             return;
         }
     };
+    wqe.set_keys(rkey, kind);
 }
 
 unsafe extern "C" fn wr_set_inline_data(qp: *mut QpEx, data: *mut c_void, len: usize) {
@@ -179,7 +178,8 @@ unsafe extern "C" fn wr_set_inline_data(qp: *mut QpEx, data: *mut c_void, len: u
 unsafe extern "C" fn wr_set_sge(qp: *mut QpEx, lkey: u32, addr: u64, len: u32) {
     // SAFETY: as for `wr_rdma_write`.
     let wqe = unsafe { last(qp) };
-    (wqe.lkey, wqe.data, wqe.len) = (lkey, addr, len);
+    wqe.set_keys(wqe.rkey(), lkey);
+    (wqe.data, wqe.len) = (addr, len);
 }
 
 unsafe extern "C" fn wr_set_sge_list(qp: *mut QpEx, count: usize, list: *const ibv_sge) {
