@@ -4,6 +4,10 @@
  * of every context what became of it, and the remote log. It goes with
  * <librpma.h> of the same library and is in no other.
  *
+ * Where the device has the FLUSH operation, rpma_flush uses it if the environment
+ * has FARWORD_RPMA_FLUSH=native when the connection is requested, and only then:
+ * the peer's region has to grant it, which librpma 1.2 does not do.
+ *
  * Functions return 0 or one of the codes RPMA_E_*; what an out-pointer leads to is
  * written on success only, unless a function's text says otherwise.
  */
@@ -56,6 +60,93 @@ int farword_batch_get_staged(struct rpma_conn *conn, uint32_t most, const void *
 
 /* Ends the batch and forgets what is staged: it was not posted. */
 int farword_batch_drop(struct rpma_conn *conn);
+
+/* ---- A ring: what became of every context ---- */
+
+struct farword_ring;
+
+enum farword_outcome {
+	FARWORD_CONFIRMED,	/* it succeeded, and so did all before it */
+	FARWORD_FAILED,		/* it is the one that failed: see status */
+	FARWORD_UNKNOWN,	/* in flight when the ring failed: carried out or not */
+	FARWORD_UNPOSTED	/* staged when the ring failed: not carried out */
+};
+
+struct farword_done {
+	const void *op_context;
+	int outcome;	/* enum farword_outcome */
+	int status;	/* enum ibv_wc_status, of FARWORD_FAILED */
+};
+
+/*
+ * A ring stages requests and posts at most `batch` of them with one doorbell (0: as
+ * many as it is deep). It signals often enough by itself, so that any number of
+ * requests with RPMA_F_COMPLETION_ON_ERROR goes through; and it refuses with
+ * RPMA_E_INVAL, before anything is posted, what lies out of the region's bounds or
+ * rights, and an atomic write whose base and offset do not add up to a multiple of
+ * 8. RPMA_E_AGAIN: there is no room; ring, or poll.
+ *
+ * Until it is closed, the ring alone posts on the connection and polls its main
+ * completion queue, and one thread at a time uses it. Receives need a completion
+ * queue of their own.
+ */
+int farword_ring_open(struct rpma_conn *conn, uint32_t batch, struct farword_ring **ring_ptr);
+int farword_ring_close(struct farword_ring **ring_ptr);
+
+int farword_ring_atomic_write(struct farword_ring *ring, const struct rpma_mr_remote *dst,
+		size_t dst_offset, const char src[8], int flags, const void *op_context);
+int farword_ring_write(struct farword_ring *ring, const struct rpma_mr_remote *dst,
+		size_t dst_offset, const struct rpma_mr_local *src, size_t src_offset, size_t len,
+		int flags, const void *op_context);
+int farword_ring_read(struct farword_ring *ring, const struct rpma_mr_local *dst,
+		size_t dst_offset, const struct rpma_mr_remote *src, size_t src_offset, size_t len,
+		int flags, const void *op_context);
+int farword_ring_flush(struct farword_ring *ring, const struct rpma_mr_remote *dst,
+		size_t dst_offset, size_t len, enum rpma_flush_type type, int flags,
+		const void *op_context);
+
+/* Posts what is staged; posted may be NULL. What finds no room stays staged. */
+int farword_ring_doorbell(struct farword_ring *ring, uint32_t *posted);
+
+/*
+ * What became of requests, `most` at most: those with RPMA_F_COMPLETION_ALWAYS and,
+ * once one has failed, every other that is not confirmed, each once.
+ * RPMA_E_NO_COMPLETION: nothing now. RPMA_E_PROVIDER: the ring is dead, and all has
+ * been told.
+ */
+int farword_ring_poll(struct farword_ring *ring, uint32_t most, struct farword_done *done,
+		uint32_t *got);
+
+/* ---- The remote log ---- */
+
+struct farword_log;
+
+/*
+ * A log in a peer's region: 8 bytes of signature, the word `used` (at used_offset, 8
+ * in librpma's example), records behind it, each ended by a NUL. It is opened with
+ * the peer's region (to be read, written and flushed) and with memory of this side
+ * that records pass through (RPMA_MR_USAGE_WRITE_SRC and READ_DST, 8-aligned, at
+ * least 16 bytes). timeout_ms bounds every wait within the log.
+ *
+ * Until it is closed the log alone uses that memory, posts on the connection and
+ * polls its main completion queue, and one thread at a time uses it.
+ *
+ * RPMA_E_NOMEM: the log is full. RPMA_E_AGAIN: a wait took too long.
+ */
+int farword_log_open(struct rpma_conn *conn, const struct rpma_mr_remote *region,
+		size_t used_offset, const struct rpma_mr_local *staging, int timeout_ms,
+		struct farword_log **log_ptr);
+int farword_log_close(struct farword_log **log_ptr);
+
+/* Appends a record, which shows with the next commit; *tail is behind it. */
+int farword_log_append(struct farword_log *log, const void *record, size_t len, uint64_t *tail);
+
+/* Publishes what was appended: write, flush, atomic write of `used`, flush, one doorbell. */
+int farword_log_commit(struct farword_log *log, uint64_t *tail);
+
+/* Waits until all before tail is flushed, or looks how far that is. */
+int farword_log_wait(struct farword_log *log, uint64_t tail);
+int farword_log_poll(struct farword_log *log, uint64_t *tail);
 
 #ifdef __cplusplus
 }

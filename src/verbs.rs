@@ -42,8 +42,10 @@ pub use qp::{Path, PathUnavailable, RawQp, VerbsQp};
 #[cfg(feature = "capi")]
 pub(crate) use {
     completion::{CompChannel, CompletionQueue, request_notify},
-    conn::{AddressInfo, CmId, Event, EventChannel, EventError, Handshake, QpShape, attempts},
-    device::capabilities_of,
+    conn::{
+        AddressInfo, CmId, Event, EventChannel, EventError, Granted, Handshake, QpShape, attempts,
+    },
+    device::{capabilities_of, max_message_of},
     direct::{Command, Direct, Remote, Staging, Unposted},
     ffi::{QP_EX_WITH_FLUSH, advise_mr},
     library::LIBIBVERBS,

@@ -12,14 +12,17 @@ use rdma_sys::rdma_cm_event_type as kind;
 use super::batch::Batches;
 use super::cq::settle;
 use super::link::Link;
+use super::utils::event_words;
 use super::{
     Answer, CONN_CLOSED, CONN_ESTABLISHED, CONN_LOST, CONN_REJECTED, CONN_UNREACHABLE, ConnReq, Cq,
     E_NO_COMPLETION, E_NO_EVENT, E_NOMEM, E_NOT_SHARED_CHNL, E_UNKNOWN, Failure, INVAL, Owned,
     PROVIDER, PeerCfg, PrivateData, answer, get, place, take,
 };
 use crate::error::Errno;
-use crate::region::Usage;
-use crate::verbs::{Direct, EventChannel, EventError, LIBIBVERBS, Memory, Pages, Registration};
+use crate::region::{LocalSlice, Usage};
+use crate::verbs::{
+    Direct, EventChannel, EventError, LIBIBVERBS, Memory, Pages, Registration, VerbsQp,
+};
 use crate::wr::Sge;
 
 /// `struct rpma_conn`.
@@ -109,6 +112,25 @@ impl Conn {
         }
     }
 
+    /// The send side, for a ring.
+    ///
+    /// # Safety
+    /// The connection outlives it; nothing else posts on the connection or polls
+    /// its main completion queue meanwhile.
+    pub(super) unsafe fn provider(&self) -> Result<VerbsQp<()>, Failure> {
+        let Sge { addr, length, lkey } = self.scratch;
+        let raw = self.link()?.raw(LocalSlice::new(addr, length.into(), lkey))?;
+        // SAFETY: the connection keeps all of it alive; the rest is this
+        // function's own condition.
+        unsafe { VerbsQp::from_raw(raw, ()) }.map_err(|_| PROVIDER)
+    }
+
+    /// The depth of the deepest ring that there is room for.
+    pub(super) fn ring_depth(&self) -> Result<u32, Failure> {
+        let depth = self.link()?.depth();
+        Ok(if depth == 0 { 0 } else { 1 << depth.ilog2() })
+    }
+
     fn base(&self) -> Result<&Base, Failure> {
         self.base.as_ref().ok_or(INVAL)
     }
@@ -180,7 +202,7 @@ pub unsafe extern "C" fn rpma_conn_next_event(conn: *mut Conn, event: *mut c_int
         }
         // SAFETY: not null, so the caller's variable.
         unsafe { into.write(name) };
-        log!(NOTICE, c"rpma_conn_next_event", "connection event {name}");
+        log!(NOTICE, c"rpma_conn_next_event", "{}", event_words(name).to_string_lossy());
         Ok(())
     })
 }

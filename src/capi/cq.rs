@@ -77,6 +77,11 @@ impl Cq {
         Owned::new(Cq { poll, queue, channel: None, channel_fd: -1 })
     }
 
+    /// How many completions it holds.
+    pub(super) fn depth(&self) -> u32 {
+        self.queue.depth()
+    }
+
     /// The queue itself.
     pub(super) fn raw(&self) -> NonNull<ibv_cq> {
         self.queue.get()

@@ -3,11 +3,14 @@
 use core::ffi::c_int;
 use core::ptr::{self, NonNull};
 
-use rdma_sys::{ibv_context, ibv_qp_to_qp_ex};
+use rdma_sys::{ibv_context, ibv_qp, ibv_qp_ex, ibv_qp_to_qp_ex};
 
 use super::{ConnCfg, Cq, E_PROVIDER, Failure, INVAL, Owned, PROVIDER, Peer, Srq};
 use crate::error::Errno;
-use crate::verbs::{CmId, CompChannel, Direct, QP_EX_WITH_FLUSH, QpShape, attempts};
+use crate::region::LocalSlice;
+use crate::verbs::{
+    CmId, CompChannel, Direct, Granted, QP_EX_WITH_FLUSH, QpShape, RawQp, attempts, max_message_of,
+};
 
 /// How a flush travels where the device has the FLUSH operation.
 ///
@@ -30,6 +33,10 @@ pub(super) struct Link {
     pub(super) channel: Option<CompChannel>,
     pub(super) qp_num: u32,
     pub(super) sq_depth: u32,
+    max_inline: u32,
+    qp_ex: *mut ibv_qp_ex,
+    /// The operations of `qp_ex` that are used.
+    send_ops: u64,
 }
 
 impl Link {
@@ -63,18 +70,50 @@ impl Link {
         };
         let recv_cq = srq_rcq.or(rcq.as_ref()).map_or(cq.raw(), |cq| cq.raw());
         // SAFETY: all that it names is kept, or says so the caller.
-        let (direct, sq_depth) = unsafe { queue_pair(peer, &id, cfg, (cq.raw(), recv_cq), srq) }?;
+        let made = unsafe { queue_pair(peer, &id, cfg, (cq.raw(), recv_cq), srq) }?;
         // SAFETY: the queue pair was just made.
-        let qp_num = unsafe { direct.qp().as_ref() }.qp_num;
+        let qp_num = unsafe { made.qp.as_ref() }.qp_num;
         Ok(Link {
-            direct,
+            // SAFETY: the queue pair belongs to the id, which is kept; it was made
+            // with the peer's own domain.
+            direct: unsafe { Direct::new(made.qp, made.qp_ex, made.send_ops) },
             has_qp: true,
             rcq,
             cq: Some(cq),
             id: Some(id),
             channel,
             qp_num,
-            sq_depth,
+            sq_depth: made.granted.sq_depth,
+            max_inline: made.granted.max_inline,
+            qp_ex: made.qp_ex,
+            send_ops: made.send_ops,
+        })
+    }
+
+    /// How many requests may be outstanding, so that each can complete.
+    pub(super) fn depth(&self) -> u32 {
+        let cq = self.cq.as_ref().map_or(0, |cq| cq.depth());
+        self.sq_depth.min(cq.saturating_sub(1))
+    }
+
+    /// The send side and its completion queue, as a ring takes them.
+    pub(super) fn raw(&self, scratch: LocalSlice) -> Result<RawQp, Failure> {
+        let cq = self.cq.as_ref().ok_or(INVAL)?;
+        let id = self.id()?;
+        let context = id.context().ok_or(INVAL)?;
+        Ok(RawQp {
+            qp: self.direct.qp(),
+            cq: cq.raw(),
+            qp_ex: self.qp_ex,
+            send_ops: self.send_ops,
+            sq_depth: self.sq_depth,
+            cq_depth: cq.depth(),
+            max_inline: self.max_inline,
+            // SAFETY: the id keeps the context open.
+            max_message: unsafe { max_message_of(context, id.port_number()) },
+            scratch: Some(scratch),
+            channel: ptr::null_mut(),
+            path: None,
         })
     }
 
@@ -152,7 +191,7 @@ unsafe fn queue_pair(
     cfg: &ConnCfg,
     cqs: (NonNull<rdma_sys::ibv_cq>, NonNull<rdma_sys::ibv_cq>),
     srq: Option<&Srq>,
-) -> Result<(Direct, u32), Failure> {
+) -> Result<Made, Failure> {
     let shape = QpShape {
         pd: peer.pd.get(),
         send_cq: cqs.0,
@@ -178,11 +217,17 @@ unsafe fn queue_pair(
         // SAFETY: the queue pair was just made.
         _ => unsafe { ibv_qp_to_qp_ex(qp.as_ptr()) },
     };
-    let ops = match flush_is_native() {
+    let send_ops = match flush_is_native() {
         true => granted.send_ops,
         false => granted.send_ops & !QP_EX_WITH_FLUSH,
     };
-    // SAFETY: the queue pair belongs to the id, which whoever holds the result
-    // keeps; it was made with the peer's own domain.
-    Ok((unsafe { Direct::new(qp, qp_ex, ops) }, granted.sq_depth))
+    Ok(Made { qp, qp_ex, send_ops, granted })
+}
+
+/// A queue pair, as it was made.
+struct Made {
+    qp: NonNull<ibv_qp>,
+    qp_ex: *mut ibv_qp_ex,
+    send_ops: u64,
+    granted: Granted,
 }

@@ -5,8 +5,8 @@ use core::slice;
 
 use super::{E_NOSUPP, Failure, INVAL, Owned, PROVIDER, Peer, answer, get, place, take};
 use crate::error::Invalid;
-use crate::region::{RemoteRegion, Usage};
-use crate::verbs::{Registration, Remote, advise_mr};
+use crate::region::{LocalSlice, RemoteRegion, Usage};
+use crate::verbs::{DeviceCapabilities, Registration, Remote, advise_mr};
 use crate::wr::Sge;
 
 /// `struct rpma_mr_local`.
@@ -27,6 +27,19 @@ impl MrLocal {
             length: len as u32,
             lkey: self.registration.lkey(),
         }
+    }
+}
+
+impl MrLocal {
+    /// Where the memory is, and how many bytes it has.
+    pub(super) fn memory(&self) -> (*mut c_void, usize) {
+        self.registration.range()
+    }
+
+    /// All of it, as requests name it.
+    pub(super) fn whole(&self) -> LocalSlice {
+        let (first, len) = self.registration.range();
+        LocalSlice::new(first.addr() as u64, len as u64, self.registration.lkey())
     }
 }
 
@@ -81,9 +94,22 @@ pub(super) fn register(
     usage: Usage,
 ) -> Result<Registration, Failure> {
     let pd = peer.pd.get();
-    // SAFETY: the peer keeps the domain; the memory is the caller's to let peers
-    // have.
-    unsafe { Registration::new(pd, memory, size, usage, &peer.device) }.map_err(|errno| {
+    let register = |device| {
+        // SAFETY: the peer keeps the domain; the memory is the caller's to let
+        // peers have.
+        unsafe { Registration::new(pd, memory, size, usage, device) }
+    };
+    let mut registered = register(&peer.device);
+    if registered.is_err()
+        && usage.contains(Usage::FLUSH_PERSISTENT)
+        && peer.device.native_flush_persistent
+    {
+        // A device that flushes to persistence refuses other memory for it. Peers
+        // can flush it by reads all the same, which is what librpma has.
+        let native_flush_persistent = false;
+        registered = register(&DeviceCapabilities { native_flush_persistent, ..peer.device });
+    }
+    registered.map_err(|errno| {
         log!(
             ERROR,
             c"rpma_mr_reg",

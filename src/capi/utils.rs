@@ -1,6 +1,6 @@
 //! Devices, and connection events in words.
 
-use core::ffi::{c_char, c_int};
+use core::ffi::{CStr, c_char, c_int};
 use core::ptr;
 
 use rdma_sys::ibv_context;
@@ -99,7 +99,12 @@ pub unsafe extern "C" fn rpma_utils_ibv_context_is_odp_capable(
 /// A connection event in words, which are there for ever. Any number is taken.
 #[unsafe(no_mangle)]
 pub extern "C" fn rpma_utils_conn_event_2str(conn_event: c_int) -> *const c_char {
-    let words = match conn_event {
+    event_words(conn_event).as_ptr()
+}
+
+/// What an event is called.
+pub(super) fn event_words(conn_event: c_int) -> &'static CStr {
+    match conn_event {
         CONN_UNDEFINED => c"Undefined connection event",
         CONN_ESTABLISHED => c"Connection established",
         CONN_CLOSED => c"Connection closed",
@@ -107,6 +112,5 @@ pub extern "C" fn rpma_utils_conn_event_2str(conn_event: c_int) -> *const c_char
         CONN_REJECTED => c"Connection rejected",
         CONN_UNREACHABLE => c"Connection unreachable",
         _ => c"Unsupported connection event",
-    };
-    words.as_ptr()
+    }
 }

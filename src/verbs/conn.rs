@@ -48,5 +48,5 @@ pub(crate) use {
     channel::{Event, EventChannel, EventError},
     id::{CmId, Handshake},
     info::AddressInfo,
-    shape::{QpShape, attempts},
+    shape::{Granted, QpShape, attempts},
 };

@@ -94,6 +94,16 @@ pub struct DeviceCapabilities {
     pub ports: u8,
 }
 
+/// How many bytes one request may move through a port of any open context.
+///
+/// # Safety
+/// The context is open.
+#[cfg(feature = "capi")]
+pub(crate) unsafe fn max_message_of(context: NonNull<ibv_context>, port: u8) -> u64 {
+    // SAFETY: this function's own condition.
+    unsafe { list::max_message(context, port) }
+}
+
 /// What the device of any open context can do.
 ///
 /// # Errors

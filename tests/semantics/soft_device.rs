@@ -90,7 +90,7 @@ fn the_lkey_sent_for_the_rkey_is_refused() {
     });
 }
 
-/// CASES 24 in small: what a completion queue that overflows does to a ring
+/// CASES 6: what a completion queue that overflows does to a ring
 /// whose provider promised more than it has.
 #[test]
 fn an_overrun_completion_queue_fails_the_ring() {

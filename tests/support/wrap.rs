@@ -104,8 +104,10 @@ impl<P: Provider> Provider for Reused<P> {
         self.0.borrow_mut().post(chain)
     }
 
+    /// One completion a call, so that it can be seen what each one does.
     fn poll(&mut self, into: &mut [Wc]) -> Result<usize, DeviceFault> {
-        self.0.borrow_mut().poll(into)
+        let one = into.len().min(1);
+        self.0.borrow_mut().poll(&mut into[..one])
     }
 
     fn abort(&mut self) {

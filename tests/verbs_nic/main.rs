@@ -6,6 +6,8 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+#[cfg(feature = "capi")]
+mod capi;
 mod events;
 mod faults;
 mod posts;

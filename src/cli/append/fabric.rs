@@ -57,8 +57,12 @@ pub(super) fn append(
     let report = match place.verify(args, inputs, progress, ran_on, ring, first, &done) {
         Ok(report) => report,
         Err(error) => {
+            progress.clear();
             let why = connection.has_ended().then_some(Why::Device(DeviceFault::Connection));
-            return Err(explain(error, &connection, why));
+            let error = explain(error, &connection, why);
+            let confirmed =
+                format!("{} records were confirmed, and not all read back", done.records);
+            return Err(error.context(confirmed));
         }
     };
     connection.disconnect()?;

@@ -31,13 +31,12 @@ pub(super) unsafe extern "C" fn post_send(
     // SAFETY: the queue pair is a board's, and this thread's alone.
     let hardware = unsafe { &mut (*Board::of_qp(qp)).hardware };
     let limit = hardware.limit();
-    let mut next: *const SendWr = wr.cast();
+    let mut next: *const PostedWr = wr.cast();
     let mut taken = 0;
     let mut refused = None;
     let driver = Driver::of(hardware);
     while !next.is_null() {
-        // SAFETY: the caller's chain may be read; a request of ours is laid out
-        // as the ABI's.
+        // SAFETY: the caller's chain may be read, and begins as the ABI's does.
         let wr = unsafe { &*next };
         if taken == limit {
             refused = Some(Errno::ENOMEM);
@@ -62,6 +61,29 @@ pub(super) unsafe extern "C" fn post_send(
         }
     }
 }
+
+/// What the driver reads of a request: the part that every opcode here has. Like
+/// `struct ibv_send_wr`, and unlike [`SendWr`], it may lie at any multiple of 8.
+#[repr(C)]
+struct PostedWr {
+    wr_id: u64,
+    next: *const PostedWr,
+    sg_list: *const Sge,
+    num_sge: i32,
+    opcode: u32,
+    send_flags: u32,
+    imm_data: u32,
+    remote_addr: u64,
+    rkey: u32,
+}
+
+const _: () = {
+    use core::mem::offset_of;
+    assert!(offset_of!(PostedWr, sg_list) == offset_of!(SendWr, sg_list));
+    assert!(offset_of!(PostedWr, send_flags) == offset_of!(SendWr, send_flags));
+    assert!(offset_of!(PostedWr, remote_addr) == offset_of!(SendWr, remote_addr));
+    assert!(offset_of!(PostedWr, rkey) == offset_of!(SendWr, rkey));
+};
 
 /// The driver's view of the send queue, to be kept in registers.
 #[derive(Clone, Copy)]
@@ -95,7 +117,7 @@ impl Driver {
     /// The queue is alive and that entry is free; the request's scatter-gather
     /// list, and inline data, may be read.
     #[inline]
-    unsafe fn write(self, wr: &SendWr, ahead: u32) -> Result<(), Errno> {
+    unsafe fn write(self, wr: &PostedWr, ahead: u32) -> Result<(), Errno> {
         let is_inline = wr.send_flags & SEND_INLINE != 0;
         if wr.opcode != WR_RDMA_WRITE || !is_inline || wr.num_sge != 1 {
             // SAFETY: this function's own condition.
@@ -127,7 +149,7 @@ impl Driver {
 /// # Safety
 /// As [`Driver::write`], the entry being that one.
 #[inline(never)]
-unsafe fn write_other(entry: *mut Wqe, wr: &SendWr) -> Result<(), Errno> {
+unsafe fn write_other(entry: *mut Wqe, wr: &PostedWr) -> Result<(), Errno> {
     let known = matches!(wr.opcode, WR_RDMA_WRITE | WR_RDMA_READ | WR_ATOMIC_WRITE | WR_FLUSH);
     let is_inline = wr.send_flags & SEND_INLINE != 0;
     let nothing = Sge::default();

@@ -52,6 +52,9 @@ void need(bool holds, const char *what, const char *file, int line);
 
 /* Memory at an address that is the same in every run. */
 extern char *const arena;
+void arena_new(void);
+/* The case that is under way, for whoever must say what went wrong. */
+extern const char *case_now;
 #define TARGET (arena + ARENA_LEN / 2)
 #define REGION_LEN 4096
 

@@ -57,6 +57,7 @@ void flow_serve(struct side *side)
 		hear(side, conn, round);
 		say(side, conn, round + 1);
 	}
+	hear(side, conn, ROUNDS);
 	await_end(&conn);
 	WELL(rpma_conn_cfg_delete(&cfg));
 }
@@ -75,6 +76,11 @@ void flow_call(struct side *side)
 		say(side, conn, round);
 		hear(side, conn, round + 1);
 	}
+	/*
+	 * The last word is that of who hangs up: a message may arrive before its
+	 * sender is told so, and must not be cut off in between.
+	 */
+	say(side, conn, ROUNDS);
 	hang_up(&conn);
 	WELL(rpma_conn_cfg_delete(&cfg));
 }

@@ -54,7 +54,8 @@ static void play(struct side *side, struct rpma_conn *conn, bool first)
 		}
 		until(conn, &sent, &received, first ? round + 1 : round, round + 1);
 		MUST(filled(side->memory + IN, LEN, (unsigned)round));
-		if (round + 1 < ROUNDS)
+		/* The server hears one more, at the end. */
+		if (round + 1 < ROUNDS || !first)
 			WELL(rpma_recv(conn, side->mr, IN, LEN, NULL));
 		if (!first) {
 			fill(side->memory + OUT, LEN, (unsigned)round);
@@ -62,6 +63,10 @@ static void play(struct side *side, struct rpma_conn *conn, bool first)
 		}
 	}
 	until(conn, &sent, &received, ROUNDS, ROUNDS);
+	/* The last word is that of who hangs up: see messages.c. */
+	if (first)
+		WELL(rpma_send(conn, side->mr, OUT, LEN, RPMA_F_COMPLETION_ALWAYS, NULL));
+	until(conn, &sent, &received, first ? ROUNDS + 1 : ROUNDS, first ? ROUNDS : ROUNDS + 1);
 }
 
 void flow_serve(struct side *side)

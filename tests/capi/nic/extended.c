@@ -7,7 +7,7 @@
 
 /* Not in every header: flush, and its bits at creation. */
 #define WR_FLUSH 14
-#define QP_EX_WITH_FLUSH (1 << 13)
+#define QP_EX_WITH_FLUSH (1 << 11)
 
 static struct nic_qp *of(struct ibv_qp_ex *qp)
 {
@@ -114,6 +114,7 @@ static int complete(struct ibv_qp_ex *qp)
 	struct nic_qp *nic = of(qp);
 	int error = 0;
 
+	nic_doorbells_rung++;
 	if (!nic_fails(NIC_post_send, &error) && nic->sq_used + nic->built.count > nic->sq_depth)
 		error = ENOSPC;
 	while (nic->built.count) {

@@ -70,6 +70,9 @@ bool nic_fail_end(void);
 /* How often the call was made since the log began. */
 int nic_called(enum nic_call call);
 
+/* How often a doorbell of a send queue rang since the log began. */
+int nic_doorbells(void);
+
 struct nic_live nic_live(void);
 
 /* Names memory, so that the log says "name+0x10" in place of an address. */

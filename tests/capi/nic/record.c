@@ -22,6 +22,7 @@ static char text[LOG_MAX];
 static size_t text_len;
 static bool logging;
 static int called[NIC_CALL_COUNT];
+int nic_doorbells_rung;
 static struct { enum nic_call call; int after, error; bool due; } failure;
 static struct { const char *name; uint64_t base, len; } names[NAMES_MAX];
 static int name_count;
@@ -49,6 +50,7 @@ EXPORT void nic_log_begin(void)
 	text[0] = '\0';
 	logging = true;
 	memset(called, 0, sizeof(called));
+	nic_doorbells_rung = 0;
 	pthread_mutex_unlock(&nic_lock);
 }
 
@@ -135,6 +137,11 @@ bool nic_fails(enum nic_call call, int *error)
 EXPORT int nic_called(enum nic_call call)
 {
 	return called[call];
+}
+
+EXPORT int nic_doorbells(void)
+{
+	return nic_doorbells_rung;
 }
 
 /* Pages of its own, so that an allocator that fails by order does not fail here. */

@@ -320,6 +320,7 @@ int nic_post_send(struct ibv_qp *to, struct ibv_send_wr *wr, struct ibv_send_wr 
 	int error = 0;
 
 	pthread_mutex_lock(&nic_lock);
+	nic_doorbells_rung++;
 	for (; wr && !error; wr = wr->next) {
 		note_send(wr);
 		if (!nic_fails(NIC_post_send, &error))

@@ -189,6 +189,34 @@ sigint_ends_a_server_with_what_it_has() {
   grep -q "1 records are in the log, then" client.err || fail "it does not say what is there"
 }
 
+a_killed_server_and_the_next() {
+  serve "$ONE_ADDR" --file log --log-size 64K
+  mkfifo in
+  spawn client "$FARWORD" append in --connect "$at" --batch 1
+  exec 7>in
+  printf 'one\ntwo\n' >&7
+  await_line log two
+  kill -KILL "$(cat server.pid)"
+  # Gone, and its queue pairs with it.
+  ! finished server || fail "it was not killed"
+  # It hears of it with its next record, and says what is there.
+  echo three >&7
+  exec 7>&-
+  ! finished client || fail "the client did not notice"
+  cat client.err
+  grep -q "2 records are in the log, then" client.err || fail "it does not say what is there"
+  # The next server has the file, and the next client goes on from its tail.
+  serve "$ONE_ADDR" --once --file log
+  echo three | "$FARWORD" append - --connect "$at" --json >report
+  grep -q '"verified":true' report || fail "not verified"
+  finished server || fail "the server failed"
+  echo three >want
+  same want server.out
+  printf 'one\0two\0three\0' >want
+  dd if=log bs=1 skip=16 count=14 2>/dev/null >got
+  cmp want got || fail "the file holds something else"
+}
+
 nobody_listens() {
   local status=0
   echo x | "$FARWORD" append - --connect "$ONE_ADDR:7999" 2>error || status=$?
@@ -241,6 +269,7 @@ row "clients one after the other, and SIGINT" several_clients_one_by_one
 row "a second client is turned away" a_second_client_is_turned_away
 row "SIGINT ends an append with its results so far" sigint_ends_an_append_with_its_results
 row "SIGINT ends a server with what it has" sigint_ends_a_server_with_what_it_has
+row "a server killed in mid-stream, and the log goes on with the next" a_killed_server_and_the_next
 row "nobody listens: one line, and what to look at" nobody_listens
 row "perf latency, one queue pair" measures latency 1 1
 row "perf rate, three queue pairs, 32 to a doorbell" measures rate 3 32

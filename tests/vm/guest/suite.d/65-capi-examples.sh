@@ -1,0 +1,86 @@
+# shellcheck shell=bash
+# librpma's own example programs over farword's C library. They are no part of
+# the project: whoever has built them, unmodified, against Debian's librpma names
+# their folder in RPMA_EXAMPLES. Each has a folder with `server` and `client`.
+# Without persistent memory they use ordinary memory, by themselves.
+
+[[ -n ${RPMA_EXAMPLES:-} ]] || return 0
+needs capi/lib/librpma.so.0 || return 0
+OURS=$BIN_DIR/capi/lib
+
+with() { # ours|theirs COMMAND...
+  local library=$1
+  shift
+  if [[ $library == ours ]]; then LD_LIBRARY_PATH=$OURS "$@"; else "$@"; fi
+}
+
+# They do not say when they listen; the kernel does.
+await_listener() { # PORT
+  local i
+  for ((i = 0; i < 100; i++)); do
+    ! rdma resource show cm_id | grep -q "state LISTEN.*:$1 \|:$1 .*state LISTEN" || return 0
+    [[ -s server.pid ]] && kill -0 "$(cat server.pid)" 2>/dev/null || fail "the server ended early"
+    sleep 0.1
+  done
+  fail "no listener at port $1: $(rdma resource show cm_id)"
+}
+
+# Those that go on for more callers are ended here.
+server_ends() { # MAY-GO-ON
+  local i pid status=0
+  pid=$(cat server.pid)
+  for ((i = 0; i < 100; i++)); do
+    if ! kill -0 "$pid" 2>/dev/null; then
+      wait "$pid" || status=$?
+      [[ $status == 0 ]] || fail "the server's status is $status"
+      return
+    fi
+    [[ -z $1 || $i -lt 20 ]] || { kill "$pid"; return; }
+    sleep 0.1
+  done
+  fail "the server is still running"
+}
+
+example() { # NAME PORT SERVER'S-LIBRARY CLIENT'S-LIBRARY
+  local folder=$RPMA_EXAMPLES/$1 port=$2 goes_on='' client at="$ONE_ADDR $2"
+  local -a servers=() calls=() before=()
+  case $1 in
+    06*) calls=("8" "9" "11") goes_on=1 ;;
+    07*) calls=("1st_word 2nd_word 3rd_word") ;;
+    08*) calls=("7 3") ;;
+    10*) calls=("1234 1st_word") ;;
+    11*) calls=("1234") ;;
+    12*) calls=("7 3") ;;
+    13*) servers=(8) calls=("1 3" "5 3") ;;
+    *) calls=("") ;;
+  esac
+  # These end with a message that their disconnect may overtake.
+  case $1 in
+    08* | 09* | 12* | 13*) before=(env LD_PRELOAD="$PEERS/unhurried.so") ;;
+  esac
+  spawn server with "$3" "$folder/server" "$ONE_ADDR" "$port" "${servers[@]}"
+  await_listener "$port"
+  # All at once: the last of them is for several clients at a time.
+  for client in "${calls[@]}"; do
+    # shellcheck disable=SC2086 # words are words
+    spawn "client ${client// /-}" with "$4" timeout 30 "${before[@]}" "$folder/client" $at $client
+  done
+  for client in "${calls[@]}"; do
+    finished "client ${client// /-}" 40 || fail "the client $client failed"
+  done
+  server_ends "$goes_on"
+  cat ./*.out
+  # They say so on standard error, and not all in their status.
+  ! grep -i 'failed' server.out server.err || fail "the server says that something failed"
+}
+
+setup one-device
+port=7700
+for folder in "$RPMA_EXAMPLES"/*/; do
+  name=$(basename "$folder")
+  [[ -x $folder/server && -x $folder/client ]] || continue
+  for sides in "ours ours" "ours theirs" "theirs ours"; do
+    read -r server client <<<"$sides"
+    row "$name: $server serves, $client calls" example "$name" $((port += 1)) "$server" "$client"
+  done
+done
