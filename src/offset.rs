@@ -190,6 +190,21 @@ mod tests {
     }
 
     #[test]
+    fn a_word_by_its_index_lies_at_eight_times_as_many_bytes() {
+        for index in [0, 1, 7, u32::MAX] {
+            assert_eq!(AlignedOffset::of_word(index).get(), 8 * u64::from(index));
+        }
+    }
+
+    #[test]
+    fn conversions_keep_the_number_and_the_rule() {
+        for offset in [8, 16, u64::MAX - 7] {
+            assert_eq!(AlignedOffset::try_from(offset).map(u64::from), Ok(offset));
+        }
+        assert_eq!(AlignedOffset::try_from(12), Err(Invalid::Unaligned { offset: 12 }));
+    }
+
+    #[test]
     fn a_field_gives_its_offset_at_compile_time() {
         #[repr(C)]
         struct Log {

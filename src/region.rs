@@ -504,6 +504,65 @@ mod tests {
     }
 
     #[test]
+    fn uses_are_joined_named_and_shown() {
+        use alloc_free::text;
+        let joined = Usage::READ_SRC | Usage::WRITE_DST;
+        assert_eq!((joined, joined.bits()), (Usage::READ_SRC.and(Usage::WRITE_DST), 9));
+        assert_eq!(joined | joined, joined, "a use that is there stays");
+        assert!(joined.contains(Usage::WRITE_DST) && !joined.contains(Usage::SEND));
+        assert!(!Usage::READ_SRC.contains(joined) && joined.contains(Usage::NONE));
+        assert_eq!(Usage::for_flush(FlushKind::Persistent).bits(), 32);
+        assert_eq!(Usage::for_flush(FlushKind::Visibility).bits(), 16);
+        assert_eq!(text(&Usage::NONE), "nothing");
+        assert_eq!(text(&joined), "READ_SRC|WRITE_DST");
+        assert_eq!(text(&Usage::RECV), "RECV");
+        assert_eq!(text(&format_args!("{joined:?}")), "Usage(READ_SRC|WRITE_DST)");
+    }
+
+    /// Text without a heap, which these tests may not have.
+    mod alloc_free {
+        use core::fmt::{self, Write};
+
+        pub(super) struct Text(arrayvec::ArrayString<64>);
+
+        impl PartialEq<&str> for Text {
+            fn eq(&self, other: &&str) -> bool {
+                self.0.as_str() == *other
+            }
+        }
+
+        impl fmt::Debug for Text {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        pub(super) fn text(shown: &impl fmt::Display) -> Text {
+            let mut text = arrayvec::ArrayString::new();
+            write!(text, "{shown}").expect("it is short");
+            Text(text)
+        }
+    }
+
+    #[test]
+    fn every_part_is_given_back_as_it_was_given() {
+        let region = RemoteRegion::new(0x1000, 64, 0x8765_4321, ALL);
+        let parts = (region.base(), region.size(), region.rkey(), region.usage());
+        assert_eq!(parts, (0x1000, 64, 0x8765_4321, ALL));
+        let target = region.target(AlignedOffset::literal::<24>()).expect("it lies within");
+        assert_eq!((target.address(), target.rkey()), (0x1018, 0x8765_4321));
+        let span = region.span(5, 59).expect("it lies within");
+        assert_eq!(
+            (span.address(), span.len(), span.rkey(), span.usage()),
+            (0x1005, 59, 0x8765_4321, ALL)
+        );
+        assert!(region.span(5, 60).is_err() && region.span(64, 0).is_ok());
+        let slice = LocalSlice::new(0x2000, 64, 7).slice(4, 60).expect("it lies within");
+        assert_eq!((slice.address(), slice.len(), slice.lkey()), (0x2004, 60, 7));
+        assert!(slice.slice(1, 60).is_err() && slice.slice(60, 0).is_ok());
+    }
+
+    #[test]
     fn the_usage_bits_are_asked() {
         let region = RemoteRegion::new(0x1000, 64, 1, Usage::READ_SRC);
         assert_eq!(

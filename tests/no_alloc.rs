@@ -12,10 +12,11 @@ use core::sync::atomic::AtomicU64;
 use std::alloc::System;
 
 use arrayvec::ArrayVec;
-use farword::soft::{Engine, InlineQp, Mode, QpConfig, SoftDevice};
+use farword::fault::{Fault, FaultPlan};
+use farword::soft::{Engine, InlineQp, Mode, QpConfig, QpStorage, SoftDevice};
 use farword::{
-    AlignedOffset, Completion, FlushKind, Forever, Notify, OpContext, Provider, Ring, RingConfig,
-    Usage, Word,
+    AlignedOffset, Completion, Errno, Error, FlushKind, Forever, Notify, OpContext, Outcome, Polls,
+    Provider, Ring, RingConfig, RingStorage, Usage, WaitError, WcStatus, Word,
 };
 
 thread_local! {
@@ -116,8 +117,61 @@ fn staging_doorbell_and_poll_never_allocate() {
             assert_eq!(allocations_of(|| everything(&mut ring, &rig)), 0, "threaded, {mode:?}");
         });
     }
+    lent_memory_is_enough(&device, &rig);
+    a_failing_ring_never_allocates(&device, &rig);
     #[cfg(feature = "verbs")]
     verbs_never_allocates(&device, &rig);
+}
+
+/// In memory that the caller lends, building and dropping allocate nothing
+/// either.
+fn lent_memory_is_enough(device: &SoftDevice<'_>, rig: &Rig) {
+    let mut queues = QpStorage::<64>::new();
+    let mut storage = RingStorage::<32, 16>::new();
+    for mode in [Mode::Emulated, Mode::Native] {
+        let allocations = allocations_of(|| {
+            let config = QpConfig::default().with_mode(mode).with_depths(64, 64);
+            let qp = InlineQp::new(device, config, &mut queues).unwrap();
+            let mut ring = Ring::new(qp, RingConfig::default(), &mut storage).unwrap();
+            everything(&mut ring, rig);
+        });
+        assert_eq!(allocations, 0, "lent, {mode:?}");
+    }
+}
+
+/// A ring that is refused a part of a chain, then fails, tells what it holds, and
+/// refuses work: all of it without memory of the heap's.
+fn a_failing_ring_never_allocates(device: &SoftDevice<'_>, rig: &Rig) {
+    let plan = FaultPlan::new(1)
+        .refuse_at(3, Errno::ENOMEM)
+        .delay_at(0, 3)
+        .fail_at(6, WcStatus::REM_ACCESS_ERR)
+        .with_garbage();
+    for give_up in [false, true] {
+        let qp = InlineQp::boxed(device, QpConfig::default()).unwrap();
+        let fault = Fault::new(qp, plan.clone()).unwrap();
+        let mut ring = Ring::boxed(fault, RingConfig::new(32, 16)).unwrap();
+        let (mut told, mut failed) = (0, 0);
+        let allocations = allocations_of(|| {
+            let context = OpContext::new(7);
+            for at in 0..10 {
+                ring.atomic_write(rig.target, Word::le(at), Notify::Always, context).unwrap();
+            }
+            assert!(matches!(ring.doorbell(), Err(Error::Full { .. })), "three are taken");
+            if give_up {
+                ring.abandon();
+            }
+            let end = ring.drain(Polls(100), |completion| {
+                told += 1;
+                failed += u64::from(matches!(completion.outcome, Outcome::Failed(_)));
+            });
+            assert!(matches!(end, Err(WaitError::Ring(Error::Failed { .. }))));
+            let refused = ring.atomic_write(rig.target, Word::le(0), Notify::Always, context);
+            assert!(matches!(refused, Err(Error::Failed { .. })));
+            assert!(ring.poll_retired(|_| {}).is_err() && ring.doorbell().is_err());
+        });
+        assert_eq!((allocations, told, failed), (0, 10, u64::from(!give_up)));
+    }
 }
 
 /// The code that drives real queue pairs, on each path, waiting for its

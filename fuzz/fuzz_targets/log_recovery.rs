@@ -187,7 +187,7 @@ impl<'a> Run<'a> {
         // Few runs end early; refusals may be frequent, since they end nothing.
         let error = self.input.error_per_1024;
         let plan = FaultPlan::new(self.input.seed).with_garbage().with_rates(Rates {
-            error_per_1024: if error % 4 == 0 { (error / 4).into() } else { 0 },
+            error_per_1024: if error.is_multiple_of(4) { (error / 4).into() } else { 0 },
             refuse_per_1024: u16::from(self.input.refuse_per_1024) * 3,
             delay_per_1024: if self.input.delays { 512 } else { 0 },
             max_delay: 9,

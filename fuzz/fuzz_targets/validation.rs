@@ -75,7 +75,7 @@ impl<'a> Arbitrary<'a> for Input {
     fn arbitrary(bytes: &mut Unstructured<'a>) -> arbitrary::Result<Self> {
         let raw = Raw::arbitrary(bytes)?;
         let [base, size, offset, len, local_len, max_message] = raw.numbers.map(|number| number.0);
-        let even = |number: u32| if number % 4 == 0 { number / 4 } else { 4096 };
+        let even = |number: u32| if number.is_multiple_of(4) { number / 4 } else { 4096 };
         Ok(Input {
             base,
             size,
