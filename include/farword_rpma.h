@@ -4,6 +4,10 @@
  * of every context what became of it, and the remote log. It goes with
  * <librpma.h> of the same library and is in no other.
  *
+ * Where the device has the FLUSH operation, rpma_flush uses it if the environment
+ * has FARWORD_RPMA_FLUSH=native when the connection is requested, and only then:
+ * the peer's region has to grant it, which librpma 1.2 does not do.
+ *
  * Functions return 0 or one of the codes RPMA_E_*; what an out-pointer leads to is
  * written on success only, unless a function's text says otherwise.
  */

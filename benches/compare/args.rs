@@ -39,11 +39,12 @@ impl Args {
             svg: None,
         };
         let mut words = words.peekable();
+        // Cargo says so; without it (`cargo test`) a short run is enough.
+        let (mut is_bench, mut rounds) = (false, None);
         while let Some(word) = words.next() {
             let mut value = || words.next().ok_or(format!("{word} needs a value"));
             match word.as_str() {
-                // Cargo says so; without it (`cargo test`) a short run is enough.
-                "--bench" => args.rounds = args.rounds.max(51),
+                "--bench" => is_bench = true,
                 "--json" => args.json = true,
                 "--check" => args.task = Task::Check,
                 "--limits" => args.task = Task::Limits,
@@ -52,18 +53,16 @@ impl Args {
                 "--svg" => args.svg = Some(value()?.into()),
                 "--no-count" => args.no_count = true,
                 "--rounds" => {
-                    let rounds = value()?;
-                    args.rounds = rounds
-                        .parse()
-                        .map_err(|_| format!("--rounds {rounds}: a number, at least 1"))?;
+                    let text = value()?;
+                    let number = text.parse();
+                    rounds = number.ok().filter(|rounds| *rounds > 0);
+                    rounds.ok_or(format!("--rounds {text}: a number, at least 1"))?;
                 }
                 "--rows" => args.only = value()?.split(',').map(String::from).collect(),
                 other => return Err(format!("unknown argument {other:?}")),
             }
         }
-        if args.rounds == 0 {
-            return Err("--rounds 0: a number, at least 1".into());
-        }
+        args.rounds = rounds.unwrap_or(if is_bench { 201 } else { args.rounds });
         if args.svg.is_some() && args.task != Task::Sweep {
             return Err("--svg goes with --sweep".into());
         }

@@ -30,6 +30,8 @@ pub(crate) fn add(rows: &mut Vec<Box<dyn Row>>) {
 const ON_ERROR: c_int = 1;
 const ALWAYS: c_int = 3;
 const NO_COMPLETION: c_int = -100_005;
+/// `RPMA_FLUSH_TYPE_VISIBILITY`.
+const VISIBILITY: c_int = 1;
 
 /// librpma's calls, by the prototypes of `librpma.h`.
 struct Calls {
@@ -51,13 +53,13 @@ struct Calls {
         c_int,
         *const c_void,
     ) -> c_int,
-    read: unsafe extern "C" fn(
+    read: Read,
+    flush: unsafe extern "C" fn(
         *mut Conn,
-        *mut MrLocal,
-        usize,
-        *const c_void,
+        *mut c_void,
         usize,
         usize,
+        c_int,
         c_int,
         *const c_void,
     ) -> c_int,
@@ -65,6 +67,17 @@ struct Calls {
     get_qp_num: unsafe extern "C" fn(*const Conn, *mut u32) -> c_int,
     from_descriptor: unsafe extern "C" fn(*const c_void, usize, *mut *mut c_void) -> c_int,
 }
+
+type Read = unsafe extern "C" fn(
+    *mut Conn,
+    *mut MrLocal,
+    usize,
+    *const c_void,
+    usize,
+    usize,
+    c_int,
+    *const c_void,
+) -> c_int;
 
 fn calls() -> Result<&'static Calls, String> {
     static CALLS: OnceLock<Result<Calls, String>> = OnceLock::new();
@@ -86,17 +99,66 @@ fn load() -> Result<Calls, String> {
         atomic_write: call!(b"rpma_atomic_write\0"),
         write: call!(b"rpma_write\0"),
         read: call!(b"rpma_read\0"),
+        flush: call!(b"rpma_flush\0"),
         get_wc: call!(b"rpma_cq_get_wc\0"),
         get_qp_num: call!(b"rpma_conn_get_qp_num\0"),
         from_descriptor: call!(b"rpma_mr_remote_from_descriptor\0"),
     })
 }
 
-/// What librpma's operations look at in a `struct rpma_conn`: its first field.
+/// `struct rpma_conn`, of which librpma's operations look at the `rdma_cm_id`
+/// and, to flush, at the flushing object.
 #[repr(C)]
 struct Conn {
     id: *mut rdma_cm_id,
-    rest: [u64; 15],
+    events: *mut c_void,
+    cq: *mut c_void,
+    receive_cq: *mut c_void,
+    channel: *mut c_void,
+    private_data: *mut c_void,
+    private_data_len: u8,
+    flush: *mut Flush,
+    direct_write_to_pmem: bool,
+}
+
+/// The flushing object: librpma keeps there by what function it flushes. Its own
+/// reads the range's first 8 bytes into a buffer of the object's; so does ours,
+/// by `rpma_read`, which is that very function behind a few checks.
+#[repr(C)]
+struct Flush {
+    function: unsafe extern "C" fn(
+        *mut ibv_qp,
+        *mut Flush,
+        *mut c_void,
+        usize,
+        usize,
+        c_int,
+        c_int,
+        *const c_void,
+    ) -> c_int,
+    delete: *mut c_void,
+    context: *mut c_void,
+    // Behind what librpma knows of.
+    conn: *mut Conn,
+    scratch: *mut MrLocal,
+    read: Read,
+}
+
+unsafe extern "C" fn flush_by_reading(
+    _qp: *mut ibv_qp,
+    flush: *mut Flush,
+    region: *mut c_void,
+    at: usize,
+    _len: usize,
+    _kind: c_int,
+    flags: c_int,
+    context: *const c_void,
+) -> c_int {
+    // SAFETY: librpma hands the connection's flushing object over, which is one
+    // of ours and alive.
+    let Flush { conn, scratch, read, .. } = unsafe { &*flush };
+    // SAFETY: as for any operation of librpma's; both are alive.
+    unsafe { read(*conn, *scratch, 0, region, at, 8, flags, context) }
 }
 
 /// `struct rpma_cq`.
@@ -135,7 +197,9 @@ impl Connection {
         let id: *mut rdma_cm_id = zeroed();
         // SAFETY: it was just made, and is this function's alone.
         unsafe { (*id).qp = nic.qp() };
-        let conn = Box::into_raw(Box::new(Conn { id, rest: [0; 15] }));
+        let conn: *mut Conn = zeroed();
+        // SAFETY: as above.
+        unsafe { (*conn).id = id };
         let cq =
             Box::into_raw(Box::new(Cq { channel: ptr::null_mut(), shared: false, cq: nic.cq() }));
         let mut number = 0;
@@ -242,16 +306,12 @@ impl<const EVERY: u64> Row for Writes<EVERY> {
 }
 
 /// A commit: 64 bytes, a flush, the atomic write, a flush that is waited for.
-///
-/// The flush is `rpma_read` of the 8 bytes that `rpma_flush` would read. That is
-/// all that `rpma_flush` does behind three checks, which librpma is spared here.
 struct Commits {
     name: &'static str,
     connection: Connection,
     words: *mut c_void,
     log: *mut c_void,
     record: *mut MrLocal,
-    scratch: *mut MrLocal,
     fabric: Fabric,
     next: u64,
 }
@@ -263,7 +323,17 @@ impl Commits {
         let local = fabric.local.local();
         let record = local_region(local.address(), local.lkey());
         let scratch = local_region(local.address() + 64, local.lkey());
-        Ok(Commits { name, connection, words, log, record, scratch, fabric, next: 0 })
+        let flush = Flush {
+            function: flush_by_reading,
+            delete: ptr::null_mut(),
+            context: ptr::null_mut(),
+            conn: connection.conn,
+            scratch,
+            read: connection.calls.read,
+        };
+        // SAFETY: the connection was just made and is this function's alone.
+        unsafe { (*connection.conn).flush = Box::into_raw(Box::new(flush)) };
+        Ok(Commits { name, connection, words, log, record, fabric, next: 0 })
     }
 
     #[inline(always)]
@@ -276,12 +346,12 @@ impl Commits {
         // regions' memory is never freed; contexts are numbers.
         let written = unsafe { (calls.write)(conn, log, 0, self.record, 0, 64, ON_ERROR, quiet) };
         // SAFETY: as above.
-        let flushed = unsafe { (calls.read)(conn, self.scratch, 0, log, 0, 8, ON_ERROR, quiet) };
+        let flushed = unsafe { (calls.flush)(conn, log, 0, 64, VISIBILITY, ON_ERROR, quiet) };
         let word = word.as_ptr().cast();
         // SAFETY: as above; the word is copied within the call.
         let published = unsafe { (calls.atomic_write)(conn, words, at, word, ON_ERROR, quiet) };
         // SAFETY: as above.
-        let ended = unsafe { (calls.read)(conn, self.scratch, 0, words, at, 8, ALWAYS, last) };
+        let ended = unsafe { (calls.flush)(conn, words, at, 8, VISIBILITY, ALWAYS, last) };
         assert_eq!(written | flushed | published | ended, 0, "{}: posted", self.name);
     }
 }

@@ -66,13 +66,18 @@ unsafe extern "C" fn wr_complete(qp: *mut QpEx) -> c_int {
     0
 }
 
-/// Begins a request, and gives its entry. Where there is no room that is one
+/// Begins a request of this opcode, mark and length, and gives its entry. Where there is no room that is one
 /// which is never posted, so that it may be written all the same.
 ///
 /// # Safety
 /// As for `wr_start`, and between it and `wr_complete`.
 #[inline]
-unsafe fn begin<'a>(qp: *mut QpEx, opcode: u32, rkey: u32, remote_addr: u64) -> &'a mut Wqe {
+unsafe fn begin<'a>(
+    qp: *mut QpEx,
+    (opcode, mark, len): (u32, u32, u32),
+    rkey: u32,
+    remote_addr: u64,
+) -> &'a mut Wqe {
     // SAFETY: a field of the caller's queue pair.
     let id = unsafe { (*qp).wr_id };
     // SAFETY: as above.
@@ -88,12 +93,10 @@ unsafe fn begin<'a>(qp: *mut QpEx, opcode: u32, rkey: u32, remote_addr: u64) -> 
     }
     hardware.building = number.wrapping_add(1);
     let wqe = hardware.entry(number);
-    wqe.opcode = opcode;
-    wqe.flags = flags & !(WORD | MALFORMED);
-    wqe.len = 0;
+    wqe.set_head(opcode, flags & !(WORD | MALFORMED) | mark);
+    wqe.len = len;
     wqe.remote_addr = remote_addr;
-    wqe.rkey = rkey;
-    wqe.lkey = 0;
+    wqe.set_keys(rkey, 0);
     wqe.wr_id = id;
     wqe
 }
@@ -113,12 +116,12 @@ unsafe fn last<'a>(qp: *mut QpEx) -> &'a mut Wqe {
 
 unsafe extern "C" fn wr_rdma_write(qp: *mut QpEx, rkey: u32, remote_addr: u64) {
     // SAFETY: the caller is between `wr_start` and `wr_complete`.
-    unsafe { begin(qp, WR_RDMA_WRITE, rkey, remote_addr) };
+    unsafe { begin(qp, (WR_RDMA_WRITE, 0, 0), rkey, remote_addr) };
 }
 
 unsafe extern "C" fn wr_rdma_read(qp: *mut QpEx, rkey: u32, remote_addr: u64) {
     // SAFETY: as for `wr_rdma_write`.
-    unsafe { begin(qp, WR_RDMA_READ, rkey, remote_addr) };
+    unsafe { begin(qp, (WR_RDMA_READ, 0, 0), rkey, remote_addr) };
 }
 
 unsafe extern "C" fn wr_atomic_write(
@@ -128,9 +131,7 @@ unsafe extern "C" fn wr_atomic_write(
     word: *const c_void,
 ) {
     // SAFETY: as for `wr_rdma_write`.
-    let wqe = unsafe { begin(qp, WR_ATOMIC_WRITE, rkey, remote_addr) };
-    wqe.flags |= WORD;
-    wqe.len = 8;
+    let wqe = unsafe { begin(qp, (WR_ATOMIC_WRITE, WORD, 8), rkey, remote_addr) };
     // SAFETY: the caller's 8 bytes may be read.
     wqe.data = unsafe { word.cast::<u64>().read_unaligned() };
 }
@@ -144,9 +145,9 @@ unsafe extern "C" fn wr_flush(
     level: u8,
 ) {
     // SAFETY: as for `wr_rdma_write`.
-    let wqe = unsafe { begin(qp, WR_FLUSH, rkey, remote_addr) };
+    let wqe = unsafe { begin(qp, (WR_FLUSH, 0, 0), rkey, remote_addr) };
     wqe.data = len as u64;
-    wqe.lkey = match (kind, level) {
+    let kind = match (kind, level) {
         (FLUSH_PERSISTENT, FLUSH_RANGE) => FlushKind::Persistent as u32,
         (FLUSH_GLOBAL, FLUSH_RANGE) => FlushKind::Visibility as u32,
         _ => {
@@ -155,6 +156,7 @@ unsafe extern "C" fn wr_flush(
             return;
         }
     };
+    wqe.set_keys(rkey, kind);
 }
 
 unsafe extern "C" fn wr_set_inline_data(qp: *mut QpEx, data: *mut c_void, len: usize) {
@@ -176,7 +178,8 @@ unsafe extern "C" fn wr_set_inline_data(qp: *mut QpEx, data: *mut c_void, len: u
 unsafe extern "C" fn wr_set_sge(qp: *mut QpEx, lkey: u32, addr: u64, len: u32) {
     // SAFETY: as for `wr_rdma_write`.
     let wqe = unsafe { last(qp) };
-    (wqe.lkey, wqe.data, wqe.len) = (lkey, addr, len);
+    wqe.set_keys(wqe.rkey(), lkey);
+    (wqe.data, wqe.len) = (addr, len);
 }
 
 unsafe extern "C" fn wr_set_sge_list(qp: *mut QpEx, count: usize, list: *const ibv_sge) {

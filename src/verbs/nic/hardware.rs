@@ -76,7 +76,7 @@ impl<'d> Hardware<'d> {
             }
         }
         let qp_num = fresh_qp_num();
-        let entry = Wqe { qp_num, ..Wqe::default() };
+        let entry = Wqe::empty(qp_num);
         // One more than the depth, so that the next entry is never in use.
         let sq = Slots::boxed((config.sq_depth + 1).next_power_of_two(), || entry)?;
         let mut hardware = Hardware {
@@ -208,7 +208,7 @@ impl<'d> Hardware<'d> {
             let sq = self.sq.view();
             while number != to {
                 let wqe = sq.get(number);
-                if !wqe.is_word() || !places.put(wqe.remote_addr, wqe.rkey, wqe.data) {
+                if !wqe.is_word() || !places.put(wqe.remote_addr, wqe.rkey(), wqe.data) {
                     break;
                 }
                 if wqe.is_signaled() {
@@ -293,7 +293,7 @@ impl<'d> Hardware<'d> {
     }
 
     fn execute(&self, wqe: &Wqe) -> Result<(), WcStatus> {
-        if wqe.flags & MALFORMED != 0 {
+        if wqe.flags() & MALFORMED != 0 {
             // As from rxe.
             return Err(WcStatus::REM_ACCESS_ERR);
         }

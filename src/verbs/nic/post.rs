@@ -134,12 +134,10 @@ impl Driver {
         let word = unsafe { word.read_unaligned() };
         // SAFETY: an entry of the queue that nobody else uses now.
         let wqe = unsafe { &mut *self.entry(ahead) };
-        wqe.opcode = WR_RDMA_WRITE;
-        wqe.flags = wr.send_flags | WORD;
+        wqe.set_head(WR_RDMA_WRITE, wr.send_flags | WORD);
         wqe.len = 8;
         wqe.remote_addr = wr.remote_addr;
-        wqe.rkey = wr.rkey;
-        wqe.lkey = 0;
+        wqe.set_keys(wr.rkey, 0);
         wqe.data = word;
         wqe.wr_id = wr.wr_id;
         Ok(())
@@ -168,13 +166,11 @@ unsafe fn write_other(entry: *mut Wqe, wr: &PostedWr) -> Result<(), Errno> {
     let malformed = matches!(wr.opcode, WR_ATOMIC_WRITE | WR_FLUSH);
     // SAFETY: an entry of the queue that nobody else uses now.
     let wqe = unsafe { &mut *entry };
-    wqe.opcode = wr.opcode;
-    wqe.flags = wr.send_flags & !(SEND_INLINE | WORD | MALFORMED);
-    wqe.flags |= if malformed { MALFORMED } else { 0 };
+    let flags = wr.send_flags & !(SEND_INLINE | WORD | MALFORMED);
+    wqe.set_head(wr.opcode, flags | if malformed { MALFORMED } else { 0 });
     wqe.len = sge.length;
     wqe.remote_addr = wr.remote_addr;
-    wqe.rkey = wr.rkey;
-    wqe.lkey = sge.lkey;
+    wqe.set_keys(wr.rkey, sge.lkey);
     wqe.data = sge.addr;
     wqe.wr_id = wr.wr_id;
     Ok(())

@@ -34,12 +34,12 @@ impl Given {
         Given {
             doorbell,
             wr_id: wqe.wr_id,
-            opcode: wqe.opcode,
-            flags: wqe.flags & !(WORD | MALFORMED),
+            opcode: wqe.opcode(),
+            flags: wqe.flags() & !(WORD | MALFORMED),
             len: wqe.len,
             remote_addr: wqe.remote_addr,
-            rkey: wqe.rkey,
-            lkey: wqe.lkey,
+            rkey: wqe.rkey(),
+            lkey: wqe.lkey(),
             data: wqe.data,
             by_calls,
         }

@@ -8,6 +8,8 @@
 #include "nic.h"
 
 #define DEPTH_MAX 4096                 /* of any queue */
+#define CQE_MAX 4095                   /* what the device says of itself */
+#define QP_WR_MAX 4095
 #define EXPORT __attribute__((visibility("default")))
 
 /* A ring of numbers or pointers that grows to DEPTH_MAX. */
@@ -77,7 +79,6 @@ extern struct nic_live nic_alive;
 extern struct nic_mr *nic_mrs;
 extern struct nic_qp *nic_qps;
 extern struct nic_srq *nic_srqs;
-struct nic_cq *nic_all_cqs(void);
 
 /* Memory that the program's allocator is not asked for. */
 void *nic_alloc(size_t len);
@@ -118,7 +119,8 @@ void nic_run(struct nic_qp *qp);
 /* extended.c */
 void nic_extend(struct nic_qp *qp, uint64_t operations);
 
-/* objects.c */
+/* queues.c */
+struct ibv_qp *nic_create_qp_ex(struct ibv_context *of, struct ibv_qp_init_attr_ex *attr);
 struct nic_qp *nic_new_qp(const struct ibv_qp_init_attr_ex *attr, uint64_t operations);
 void nic_free_qp(struct nic_qp *qp);
 

@@ -21,6 +21,12 @@ publish() { # PORT
   same want server.out
 }
 
+# Both sides are ours, so the region grants the operation where there is one.
+publish_flushing_natively() { # PORT
+  export FARWORD_RPMA_FLUSH=native
+  publish "$1"
+}
+
 flow() { # NAME PORT
   local program=$BIN_DIR/capi/extension/$1
   spawn server ours "$program" serve "$ONE_ADDR" "$2"
@@ -33,6 +39,7 @@ flow() { # NAME PORT
 
 setup one-device
 row "the example publishes a text with one doorbell" publish 7751
+row "the same with the FLUSH operation, where there is one" publish_flushing_natively 7755
 row "the ring, from C: writes, refusals, and a failure told of" flow ring 7752
 row "the remote log, from C" flow log 7753
 row "two threads post and a third polls" flow threads 7754
