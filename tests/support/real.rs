@@ -125,13 +125,16 @@ impl Fabric for Real {
     type Qp = Exact;
 
     fn qp(&self, sq_depth: u32, cq_depth: u32) -> Exact {
-        let config = ConnConfig::default().with_sq_depth(sq_depth).with_path(self.how.path);
+        // No case is about a silent peer, and an emulated machine can be silent for
+        // longer than a real one.
+        let patient = ConnConfig::default().with_ack_timeout(Some(18));
+        let config = patient.with_sq_depth(sq_depth).with_path(self.how.path);
         let (listener, server) = (&self.listener, &self.server);
         let connector = Connector::new(config).expect("a connector").with_pd(&self.client);
         let (near, far) = thread::scope(|scope| {
             let accepted = scope.spawn(move || {
                 let request = listener.next(Some(LONG)).expect("a request");
-                request.accept(server, &[], &ConnConfig::default()).expect("accepting")
+                request.accept(server, &[], &patient).expect("accepting")
             });
             let near = connector.connect_address(self.to, &[]).expect("connecting");
             (near, accepted.join().expect("no panic"))
