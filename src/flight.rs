@@ -223,6 +223,17 @@ mod tests {
     }
 
     #[test]
+    fn everything_unposted_is_posted_at_once_and_counted() {
+        let mut flight = Flight::new(8, 8, u64::MAX - 2);
+        for _ in 0..6 {
+            flight.stage();
+        }
+        flight.post(1);
+        assert_eq!((flight.post_all(), flight.in_flight(), flight.unposted()), (5, 6, 0));
+        assert_eq!((flight.post_all(), flight.in_flight()), (0, 6));
+    }
+
+    #[test]
     fn stale_and_future_numbers_retire_nothing() {
         let mut flight = Flight::new(8, 8, 0);
         for _ in 0..6 {

@@ -304,3 +304,22 @@ impl<P: Provider> Ring<'_, P> {
         }
     }
 }
+
+#[cfg(all(test, feature = "std"))]
+mod tests {
+    use super::*;
+    use std::string::ToString;
+
+    #[test]
+    fn each_outcome_is_said_in_words_and_one_of_them_is_success() {
+        for (outcome, words) in [
+            (Outcome::Confirmed, "confirmed"),
+            (Outcome::Failed(WcStatus::REM_ACCESS_ERR), "failed: "),
+            (Outcome::Unknown, "unknown: it may have been carried out"),
+            (Outcome::Unposted, "never posted"),
+        ] {
+            assert!(outcome.to_string().starts_with(words), "{outcome}");
+            assert_eq!(outcome.is_confirmed(), outcome == Outcome::Confirmed);
+        }
+    }
+}

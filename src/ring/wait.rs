@@ -234,3 +234,44 @@ impl<P: Provider> Ring<'_, P> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn allowed(mut patience: impl Patience, most: usize) -> usize {
+        (0..most).take_while(|_| patience.more()).count()
+    }
+
+    #[test]
+    fn so_many_polls_are_allowed_and_no_more() {
+        // The poll that came before it asked is one of them.
+        for (polls, more) in [(0, 0), (1, 0), (2, 1), (50, 49)] {
+            assert_eq!(allowed(Polls(polls), 1000), more, "{polls}");
+        }
+        assert_eq!(allowed(Forever, 1000), 1000);
+        assert_eq!(allowed(|| false, 1000), 0);
+        assert_eq!(allowed(|| true, 1000), 1000);
+    }
+
+    #[cfg(feature = "std")]
+    #[test]
+    fn a_deadline_ends_soon_after_its_moment_and_not_before() {
+        use core::time::Duration;
+        // It looks at the clock once in 64 polls.
+        assert_eq!(allowed(Deadline::after(Duration::ZERO), 1000), 63);
+        for far in [Duration::from_secs(3600), Duration::MAX] {
+            assert_eq!(allowed(Deadline::after(far), 10_000), 10_000);
+        }
+    }
+
+    #[cfg(feature = "std")]
+    #[test]
+    fn why_a_wait_ended_is_said_in_words() {
+        use std::string::ToString;
+        let refused = WaitError::from(Error::Provider(Errno::EIO));
+        assert_eq!(refused, WaitError::Ring(Error::Provider(Errno::EIO)));
+        assert_eq!(refused.to_string(), Error::Provider(Errno::EIO).to_string());
+        assert_eq!(WaitError::TimedOut.to_string(), "no completion within the time allowed");
+    }
+}

@@ -67,10 +67,9 @@ struct Short {
     imm_data: u32,
     remote_addr: u64,
     rkey: u32,
-    unused: u32,
     /// The union's other members, shared receive queues, memory windows,
     /// segmentation offload: never looked at.
-    rest: MaybeUninit<[u64; 9]>,
+    rest: MaybeUninit<[u32; 19]>,
 }
 
 const _: () = {
@@ -254,16 +253,16 @@ impl Direct {
             imm_data: command.imm,
             remote_addr: remote.address,
             rkey: remote.rkey,
-            unused: 0,
             rest: MaybeUninit::uninit(),
         };
-        let mut bad_wr = ptr::null_mut();
+        // There is one request: which was refused is no question.
+        let mut bad_wr = MaybeUninit::uninit();
         let wr = ptr::from_mut(&mut wr).cast::<ibv_send_wr>();
         // SAFETY: the queue pair is alive, says `new`; the request is laid out as
         // the ABI has it (the assertions above) and, like its element, may be
         // read until the call returns; what the element names is checked by the
         // device against its key.
-        let code = unsafe { (self.post_send)(self.qp.as_ptr(), wr, &mut bad_wr) };
+        let code = unsafe { (self.post_send)(self.qp.as_ptr(), wr, bad_wr.as_mut_ptr()) };
         if code == 0 { Ok(()) } else { Err(code) }
     }
 
