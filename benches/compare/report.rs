@@ -76,7 +76,7 @@ pub(crate) fn table(found: &[Found]) -> String {
             let _ = write!(text, "   {ratio:.2} x {other}");
             if let Some(target) = target {
                 let met = if ratio <= target { "met" } else { "not met" };
-                let _ = write!(text, " (at most {target}: {met})");
+                let _ = write!(text, " (at most {target:.2}: {met})");
             }
         }
         text.push('\n');

@@ -127,7 +127,11 @@ impl Fabric for Real {
     fn qp(&self, sq_depth: u32, cq_depth: u32) -> Exact {
         // No case is about a silent peer, and an emulated machine can be silent for
         // longer than a real one.
-        let patient = ConnConfig::default().with_ack_timeout(Some(18));
+        let patient = ConnConfig::default()
+            .with_ack_timeout(Some(18))
+            .with_address_timeout(LONG)
+            .with_route_timeout(LONG)
+            .with_connect_timeout(LONG);
         let config = patient.with_sq_depth(sq_depth).with_path(self.how.path);
         let (listener, server) = (&self.listener, &self.server);
         let connector = Connector::new(config).expect("a connector").with_pd(&self.client);

@@ -54,6 +54,8 @@ example() { # NAME PORT SERVER'S-LIBRARY CLIENT'S-LIBRARY
     13*) servers=(8) calls=("1 3" "5 3") ;;
     *) calls=("") ;;
   esac
+  local patience=30
+  [[ $1 != 12scch* ]] || patience=10          # see one_of_four
   # These end with a message that their disconnect may overtake.
   case $1 in
     08* | 09* | 12* | 13*) before=(env LD_PRELOAD="$PEERS/unhurried.so") ;;
@@ -63,7 +65,7 @@ example() { # NAME PORT SERVER'S-LIBRARY CLIENT'S-LIBRARY
   # All at once: the last of them is for several clients at a time.
   for client in "${calls[@]}"; do
     # shellcheck disable=SC2086 # words are words
-    spawn "client ${client// /-}" with "$4" timeout 30 "${before[@]}" "$folder/client" $at $client
+    spawn "client ${client// /-}" with "$4" timeout "$patience" "${before[@]}" "$folder/client" $at $client
   done
   for client in "${calls[@]}"; do
     finished "client ${client// /-}" 40 || fail "the client $client failed"
@@ -74,6 +76,21 @@ example() { # NAME PORT SERVER'S-LIBRARY CLIENT'S-LIBRARY
   ! grep -i 'failed' server.out server.err || fail "the server says that something failed"
 }
 
+# Example 12scch wants the completions of its two queues, which share a channel, in
+# one order: that of a sent message before that of the answer to it. The device
+# promises no such thing, so either side may give up, with librpma as well.
+one_of_four() { # NAME PORT SIDES...
+  local name=$1 port=$2 try
+  shift 2
+  for try in 0 1 2 3; do
+    # shellcheck disable=SC2030 # for this attempt alone
+    if (ROW_WHY=/dev/stdout; example "$name" $((port + try * 1000)) "$@"); then return; fi
+    kill "$(cat server.pid)" 2>/dev/null || true
+    cat ./*.err
+  done
+  fail "none of four attempts went well"
+}
+
 setup one-device
 port=7700
 for folder in "$RPMA_EXAMPLES"/*/; do
@@ -81,6 +98,8 @@ for folder in "$RPMA_EXAMPLES"/*/; do
   [[ -x $folder/server && -x $folder/client ]] || continue
   for sides in "ours ours" "ours theirs" "theirs ours"; do
     read -r server client <<<"$sides"
-    row "$name: $server serves, $client calls" example "$name" $((port += 1)) "$server" "$client"
+    run=example
+    [[ $name != 12scch* ]] || run=one_of_four
+    row "$name: $server serves, $client calls" "$run" "$name" $((port += 1)) "$server" "$client"
   done
 done
