@@ -58,6 +58,34 @@ fn the_first_write_of_an_idle_ring_goes_at_once_and_batching_is_the_callers_choi
     });
 }
 
+/// Cases 5 and 26: whatever room the caller has, each completion is told once, in
+/// order, and all that are there when there is room for them.
+#[test]
+fn a_poll_gives_what_there_is_room_for_and_the_next_one_the_rest() {
+    with_inline(Mode::Emulated, |fabric| {
+        let fill = |ring: &mut Ring<'_, _>| {
+            for at in 0..40 {
+                let word = Word::ne(at);
+                ring.atomic_write(fabric.word(0), word, Notify::Always, ctx(at)).unwrap();
+            }
+            ring.doorbell().unwrap();
+        };
+        let mut ring = fabric.ring(64, 64);
+        fill(&mut ring);
+        let mut out = arrayvec::ArrayVec::<farword::Completion, 33>::new();
+        let mut all = Vec::new();
+        for given in [33, 7, 0] {
+            out.clear();
+            assert_eq!((ring.poll(&mut out), out.len()), (Ok(given), given));
+            all.extend(out.iter().map(|done| done.context.get()));
+        }
+        fill(&mut ring);
+        let given = ring.poll_with(|done| all.push(done.context.get()));
+        assert_eq!((given, ring.in_flight()), (Ok(40), 0));
+        assert_eq!(all, (0..40).chain(0..40).collect::<Vec<u64>>());
+    });
+}
+
 /// More queue pairs than a device's context has doorbell registers of its own.
 const QUEUE_PAIRS: usize = 24;
 const WRITES: u64 = 200;
