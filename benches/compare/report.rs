@@ -13,6 +13,7 @@ const AGAINST: &[(&str, &str, Option<f64>)] = &[
     ("verbs_one", "librpma_always", None),
     ("verbs_chain_32", "librpma_always", None),
     ("ring_verbs_1", "librpma_always", Some(0.75)),
+    ("ring_verbs_1_on_error", "librpma_on_error", Some(0.75)),
     ("ring_verbs_8", "librpma_always", None),
     ("ring_verbs_32", "librpma_always", Some(0.25)),
     ("ring_native_32", "librpma_always", Some(0.25)),

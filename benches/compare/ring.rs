@@ -1,5 +1,5 @@
-//! The ring, over any provider: `BATCH` writes to a doorbell, the last one of
-//! each signaled, then polling until its completion is there.
+//! The ring, over any provider: `BATCH` writes to a doorbell, every `SIGNALED`th
+//! write signaled, then polling until its completion is there.
 
 use farword::soft::{InlineQp, Mode, QpConfig, SoftDevice};
 use farword::{Notify, OpContext, Provider, Ring, RingConfig, Target, Usage, Word};
@@ -26,8 +26,9 @@ pub(crate) fn soft<const BATCH: u64>(name: &'static str, mode: Mode) -> SoftRow<
     RingRow::new(name, qp, targets(&region), Some(memory))
 }
 
-/// A ring and its work.
-pub(crate) struct RingRow<P: Provider, const BATCH: u64> {
+/// A ring and its work; unless it is said otherwise, the last write of every
+/// doorbell is signaled.
+pub(crate) struct RingRow<P: Provider, const BATCH: u64, const SIGNALED: u64 = BATCH> {
     name: &'static str,
     ring: Ring<'static, P>,
     targets: [Target; WORDS as usize],
@@ -36,14 +37,15 @@ pub(crate) struct RingRow<P: Provider, const BATCH: u64> {
     next: u64,
 }
 
-impl<P: Provider, const BATCH: u64> RingRow<P, BATCH> {
+impl<P: Provider, const BATCH: u64, const SIGNALED: u64> RingRow<P, BATCH, SIGNALED> {
     pub(crate) fn new(
         name: &'static str,
         provider: P,
         targets: [Target; WORDS as usize],
         memory: Option<&'static Memory>,
     ) -> Self {
-        const { assert!(BATCH.is_power_of_two() && BATCH <= 64) };
+        const { assert!(BATCH.is_power_of_two() && BATCH <= SIGNALED) };
+        const { assert!(SIGNALED.is_power_of_two() && SIGNALED <= WORDS) };
         let ring = Ring::boxed(provider, RingConfig::new(128, 32.max(BATCH as u32)));
         RingRow { name, ring: ring.expect("a ring"), targets, memory, next: 0 }
     }
@@ -54,7 +56,7 @@ fn stage<P: Provider>(ring: &mut Ring<'static, P>, target: Target, number: u64, 
     ring.atomic_write(target, Word::ne(number), notify, OpContext::new(number)).expect("room");
 }
 
-impl<P: Provider, const BATCH: u64> Row for RingRow<P, BATCH> {
+impl<P: Provider, const BATCH: u64, const SIGNALED: u64> Row for RingRow<P, BATCH, SIGNALED> {
     fn name(&self) -> &'static str {
         self.name
     }
@@ -71,12 +73,17 @@ impl<P: Provider, const BATCH: u64> Row for RingRow<P, BATCH> {
                 stage(&mut self.ring, *target, number, Notify::OnError);
             }
             next += BATCH;
-            stage(&mut self.ring, *last, next - 1, Notify::Always);
+            let is_signaled = next.is_multiple_of(SIGNALED);
+            let notify = if is_signaled { Notify::Always } else { Notify::OnError };
+            stage(&mut self.ring, *last, next - 1, notify);
             self.ring.doorbell().expect("posted");
+            if !is_signaled {
+                continue;
+            }
             while self.ring.poll_with(|done| seen.see(done.context.get())).expect("alive") == 0 {}
         }
         self.next = end;
-        seen.verify(self.name, operations / BATCH, end - 1);
+        seen.verify(self.name, operations / SIGNALED, end - 1);
         assert!(self.ring.is_idle(), "{}: every write is retired", self.name);
         let after = self.ring.counters();
         assert_eq!(after.retired - before.retired, operations, "{}", self.name);

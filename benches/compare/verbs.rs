@@ -9,24 +9,25 @@ use crate::ring::RingRow;
 use crate::row::{Row, Seen, WORDS, targets};
 
 pub(crate) fn add(rows: &mut Vec<Box<dyn Row>>) {
-    nic::add(rows, |fabric| Ok(row::<1>("ring_verbs_1", Path::PostSend, &fabric)));
-    nic::add(rows, |fabric| Ok(row::<8>("ring_verbs_8", Path::PostSend, &fabric)));
-    nic::add(rows, |fabric| Ok(row::<32>("ring_verbs_32", Path::PostSend, &fabric)));
-    nic::add(rows, |fabric| Ok(row::<1>("ring_wr_1", Path::WrCalls, &fabric)));
-    nic::add(rows, |fabric| Ok(row::<32>("ring_wr_32", Path::WrCalls, &fabric)));
-    nic::add(rows, |fabric| Ok(row::<1>("ring_native_1", Path::Native, &fabric)));
-    nic::add(rows, |fabric| Ok(row::<32>("ring_native_32", Path::Native, &fabric)));
+    nic::add(rows, |fabric| Ok(row::<1, 1>("ring_verbs_1", Path::PostSend, &fabric)));
+    nic::add(rows, |fabric| Ok(row::<1, 32>("ring_verbs_1_on_error", Path::PostSend, &fabric)));
+    nic::add(rows, |fabric| Ok(row::<8, 8>("ring_verbs_8", Path::PostSend, &fabric)));
+    nic::add(rows, |fabric| Ok(row::<32, 32>("ring_verbs_32", Path::PostSend, &fabric)));
+    nic::add(rows, |fabric| Ok(row::<1, 1>("ring_wr_1", Path::WrCalls, &fabric)));
+    nic::add(rows, |fabric| Ok(row::<32, 32>("ring_wr_32", Path::WrCalls, &fabric)));
+    nic::add(rows, |fabric| Ok(row::<1, 1>("ring_native_1", Path::Native, &fabric)));
+    nic::add(rows, |fabric| Ok(row::<32, 32>("ring_native_32", Path::Native, &fabric)));
     nic::add(rows, |fabric| Ok(Commits::new("ring_commit", Path::PostSend, fabric)));
     nic::add(rows, |fabric| Ok(Commits::new("ring_commit_native", Path::Native, fabric)));
 }
 
 type NicRing = Ring<'static, VerbsQp<NicQp<'static>>>;
 
-fn row<const BATCH: u64>(
+fn row<const BATCH: u64, const SIGNALED: u64>(
     name: &'static str,
     best: Path,
     fabric: &Fabric,
-) -> RingRow<VerbsQp<NicQp<'static>>, BATCH> {
+) -> RingRow<VerbsQp<NicQp<'static>>, BATCH, SIGNALED> {
     let provider = fabric.qp(best).into_provider().expect("the best path is there");
     RingRow::new(name, provider, targets(&fabric.words), fabric.carried_out())
 }
