@@ -1,6 +1,7 @@
 //! Waiting for a request, with a bound.
 
 use super::*;
+use crate::wr::SEND_SIGNALED;
 
 /// How long to go on waiting. Asked after every poll that gave nothing.
 pub trait Patience {
