@@ -16,6 +16,8 @@ use crate::slots::{LINE, MAX_SLOTS, Slots};
 use crate::wr::Wc;
 
 mod completion;
+#[cfg(all(test, feature = "std"))]
+mod late;
 mod staging;
 mod storage;
 mod wait;

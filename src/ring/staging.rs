@@ -256,3 +256,24 @@ impl<P: Provider> Ring<'_, P> {
 fn whole(local: LocalSlice) -> Sge {
     Sge { addr: local.address(), length: local.len() as u32, lkey: local.lkey() }
 }
+
+#[cfg(all(test, feature = "std"))]
+mod tests {
+    use super::super::late::Late;
+    use crate::{FlushKind, RingConfig, Usage};
+
+    #[test]
+    fn a_flush_goes_as_far_as_both_the_region_and_the_peer_allow() {
+        let (both, seen) =
+            (Usage::FLUSH_VISIBILITY | Usage::FLUSH_PERSISTENT, Usage::FLUSH_VISIBILITY);
+        for (persistent, usage, best) in [
+            (true, both, FlushKind::Persistent),
+            (true, seen, FlushKind::Visibility),
+            (false, both, FlushKind::Visibility),
+            (false, seen, FlushKind::Visibility),
+        ] {
+            let config = RingConfig::new(16, 16).with_persistent_peer(persistent);
+            assert_eq!(Late::ring(0, config).best_flush(usage), best, "{persistent}, {usage:?}");
+        }
+    }
+}

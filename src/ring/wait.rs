@@ -264,6 +264,62 @@ mod tests {
         for far in [Duration::from_secs(3600), Duration::MAX] {
             assert_eq!(allowed(Deadline::after(far), 10_000), 10_000);
         }
+        let days = Deadline::after(Duration::MAX).at - std::time::Instant::now();
+        assert!(days > Duration::from_secs(364 * 86_400), "{days:?}");
+    }
+
+    /// A ring over a provider that lets so many polls go empty, with one write
+    /// staged; its ticket.
+    #[cfg(feature = "std")]
+    fn late(empty_polls: u32, notify: Notify) -> (Ring<'static, late::Late>, Ticket) {
+        use crate::{AlignedOffset, RemoteRegion, Usage, Word};
+        let mut ring = late::Late::ring(empty_polls, RingConfig::new(16, 16));
+        let region = RemoteRegion::new(4096, 4096, 1, Usage::WRITE_DST);
+        let target = region.target(AlignedOffset::ZERO).expect("within the region");
+        let ticket = ring.atomic_write(target, Word::ne(1), notify, OpContext::new(7));
+        (ring, ticket.expect("room"))
+    }
+
+    /// One that goes on for `most` askings, which it counts.
+    #[cfg(feature = "std")]
+    fn counting(asked: &mut u32, most: u32) -> impl FnMut() -> bool {
+        move || {
+            *asked += 1;
+            *asked <= most
+        }
+    }
+
+    #[cfg(feature = "std")]
+    #[test]
+    fn patience_is_asked_after_polls_in_vain_alone() {
+        // Not after the poll that follows the post, nor after one that gave.
+        for (empty, notify, due) in
+            [(5, Notify::Always, 4), (5, Notify::OnError, 4), (1, Notify::OnError, 0)]
+        {
+            let told = usize::from(notify == Notify::Always);
+            let (mut ring, ticket) = late(empty, notify);
+            let (mut asked, mut given) = (0, 0);
+            ring.wait(ticket, counting(&mut asked, 100), |_| given += 1).expect("confirmed");
+            assert_eq!((asked, given), (due, told), "wait, {empty}");
+            let (mut ring, _) = late(empty, notify);
+            let (mut asked, mut given) = (0, 0);
+            ring.drain(counting(&mut asked, 100), |_| given += 1).expect("confirmed");
+            assert_eq!((asked, given), (due, told), "drain, {empty}");
+        }
+    }
+
+    #[cfg(feature = "std")]
+    #[test]
+    fn a_wait_ends_with_its_patience_and_loses_nothing() {
+        let (mut ring, ticket) = late(5, Notify::Always);
+        let (mut asked, mut given) = (0, 0);
+        let first = ring.wait(ticket, counting(&mut asked, 1), |_| given += 1);
+        assert_eq!((first, asked, given), (Err(WaitError::TimedOut), 2, 0));
+        let (mut asked, mut given) = (0, 0);
+        let again = ring.drain(counting(&mut asked, 0), |_| given += 1);
+        assert_eq!((again, asked, given), (Err(WaitError::TimedOut), 1, 0));
+        ring.drain(Polls(100), |done| given += done.context.get()).expect("confirmed");
+        assert_eq!(given, 7);
     }
 
     #[cfg(feature = "std")]
