@@ -20,6 +20,8 @@ mod completion;
 mod late;
 mod staging;
 mod storage;
+#[cfg(all(test, feature = "std"))]
+mod tests;
 mod wait;
 
 pub use completion::{Completion, Outcome};
