@@ -41,3 +41,8 @@ fn what_was_never_posted_is_not_counted_as_posted() {
     let counters = ring.counters();
     assert_eq!((counters.staged, counters.posted, counters.retired), (5, 3, 5));
 }
+
+#[test]
+fn a_batch_is_as_long_as_it_was_asked_to_be() {
+    assert_eq!(Late::ring(0, RingConfig::new(16, 8)).batch_len(), 8);
+}
