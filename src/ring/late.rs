@@ -11,15 +11,23 @@ use crate::wr::SEND_SIGNALED;
 #[derive(Debug)]
 pub(super) struct Late {
     empty_polls: u32,
-    /// For each completion that is due: the request, and the empty polls left.
-    due: VecDeque<(u64, u32)>,
+    /// For each completion that is due: the request, its status, and the empty
+    /// polls left.
+    due: VecDeque<(u64, WcStatus, u32)>,
+    /// What was posted, by number.
+    pub(super) posted: std::vec::Vec<u64>,
 }
 
 impl Late {
     /// A ring over it, whose completions come after so many empty polls each.
     pub(super) fn ring(empty_polls: u32, config: RingConfig) -> Ring<'static, Late> {
-        let due = VecDeque::new();
-        Ring::boxed(Late { empty_polls, due }, config).expect("a ring")
+        let provider = Late { empty_polls, due: VecDeque::new(), posted: std::vec::Vec::new() };
+        Ring::boxed(provider, config).expect("a ring")
+    }
+
+    /// The next poll gives this.
+    pub(super) fn complete(&mut self, wr_id: u64, status: WcStatus) {
+        self.due.push_front((wr_id, status, 0));
     }
 }
 
@@ -30,8 +38,9 @@ impl Provider for Late {
 
     fn post(&mut self, chain: Chain<'_>) -> Result<(), PostError> {
         for request in chain.requests() {
+            self.posted.push(request.wr().wr_id);
             if request.wr().send_flags & SEND_SIGNALED != 0 {
-                self.due.push_back((request.wr().wr_id, self.empty_polls));
+                self.due.push_back((request.wr().wr_id, WcStatus::SUCCESS, self.empty_polls));
             }
         }
         Ok(())
@@ -39,13 +48,13 @@ impl Provider for Late {
 
     fn poll(&mut self, into: &mut [Wc]) -> Result<usize, DeviceFault> {
         match (self.due.front_mut(), into.first_mut()) {
-            (Some((_, left @ 1..)), _) => {
+            (Some((.., left @ 1..)), _) => {
                 *left -= 1;
                 Ok(0)
             }
-            (Some(&mut (wr_id, 0)), Some(slot)) => {
+            (Some(&mut (wr_id, status, 0)), Some(slot)) => {
                 slot.wr_id = wr_id;
-                slot.status = WcStatus::SUCCESS;
+                slot.status = status;
                 self.due.pop_front();
                 Ok(1)
             }

@@ -46,3 +46,56 @@ fn what_was_never_posted_is_not_counted_as_posted() {
 fn a_batch_is_as_long_as_it_was_asked_to_be() {
     assert_eq!(Late::ring(0, RingConfig::new(16, 8)).batch_len(), 8);
 }
+
+#[test]
+fn a_poll_says_how_many_it_gave() {
+    let mut ring = Late::ring(0, RingConfig::new(16, 16));
+    stage(&mut ring, 3);
+    let last = ring.confirmed();
+    ring.doorbell().expect("posted");
+    let wr_id = ring.provider().posted[2];
+    ring.provider_mut().complete(wr_id, WcStatus::SUCCESS);
+    let mut given = 0;
+    assert_eq!(ring.poll_retired(|_| given += 1), Ok(3));
+    assert_eq!((given, ring.is_idle(), ring.confirmed().get() - last.get()), (3, true, 3));
+}
+
+#[test]
+fn stale_failures_are_counted_and_change_nothing() {
+    let mut ring = Late::ring(1000, RingConfig::new(16, 16));
+    stage(&mut ring, 2);
+    ring.doorbell().expect("posted");
+    let first = ring.provider().posted[0];
+    let mut poll_after = |wr_id: u64, status| {
+        ring.provider_mut().complete(wr_id, status);
+        let given = ring.poll_with(|_| {});
+        (given, ring.counters().stale, ring.failure().is_some(), ring.in_flight())
+    };
+    let failed = WcStatus::REM_ACCESS_ERR;
+    assert_eq!(poll_after(first.wrapping_sub(1), failed), (Ok(0), 1, false, 2));
+    assert_eq!(poll_after(first, failed), (Ok(1), 1, true, 1));
+    assert_eq!(poll_after(first, WcStatus::WR_FLUSH_ERR), (Ok(0), 2, true, 1));
+    assert_eq!(poll_after(first.wrapping_sub(1), failed), (Ok(0), 3, true, 1));
+    assert_eq!(poll_after(first.wrapping_add(1), WcStatus::WR_FLUSH_ERR), (Ok(1), 3, true, 0));
+}
+
+#[test]
+fn what_is_waited_for_is_signaled_once() {
+    // Unposted: it is signaled itself. Posted in silence: one of the ring's own is.
+    // Signaled: nothing more.
+    for (post_first, signaled, posted) in [(false, 1, 1), (true, 1, 2)] {
+        let mut ring = Late::ring(0, RingConfig::new(16, 16));
+        stage(&mut ring, 1);
+        if post_first {
+            ring.doorbell().expect("posted");
+        }
+        ring.drain(Polls(10), |_| {}).expect("confirmed");
+        assert_eq!((ring.counters().signaled, ring.counters().posted), (signaled, posted));
+    }
+    let mut ring = Late::ring(3, RingConfig::new(16, 16));
+    let region = RemoteRegion::new(4096, 4096, 1, Usage::WRITE_DST);
+    let target = region.target(AlignedOffset::ZERO).expect("within the region");
+    ring.atomic_write(target, Word::ne(1), Notify::Always, OpContext::new(7)).expect("room");
+    ring.drain(Polls(10), |_| {}).expect("confirmed");
+    assert_eq!((ring.counters().signaled, ring.counters().posted), (1, 1));
+}
