@@ -76,7 +76,7 @@ impl<P: Provider> Ring<'_, P> {
                 given += self.poll_on::<EACH>(most - given, each);
             }
         } else {
-            given += self.poll_on::<EACH>(most, each);
+            given = self.poll_on::<EACH>(most, each);
         }
         if self.state != State::Live {
             return self.poll_failed(most, given, each);

@@ -16,12 +16,15 @@ pub(super) struct Late {
     due: VecDeque<(u64, WcStatus, u32)>,
     /// What was posted, by number.
     pub(super) posted: std::vec::Vec<u64>,
+    /// Whether posts fail without saying how much they took.
+    pub(super) is_lost: bool,
 }
 
 impl Late {
     /// A ring over it, whose completions come after so many empty polls each.
     pub(super) fn ring(empty_polls: u32, config: RingConfig) -> Ring<'static, Late> {
-        let provider = Late { empty_polls, due: VecDeque::new(), posted: std::vec::Vec::new() };
+        let (due, posted) = (VecDeque::new(), std::vec::Vec::new());
+        let provider = Late { empty_polls, due, posted, is_lost: false };
         Ring::boxed(provider, config).expect("a ring")
     }
 
@@ -43,7 +46,7 @@ impl Provider for Late {
                 self.due.push_back((request.wr().wr_id, WcStatus::SUCCESS, self.empty_polls));
             }
         }
-        Ok(())
+        if self.is_lost { Err(PostError::Unknown { errno: Errno::EIO }) } else { Ok(()) }
     }
 
     fn poll(&mut self, into: &mut [Wc]) -> Result<usize, DeviceFault> {

@@ -99,3 +99,31 @@ fn what_is_waited_for_is_signaled_once() {
     ring.drain(Polls(10), |_| {}).expect("confirmed");
     assert_eq!((ring.counters().signaled, ring.counters().posted), (1, 1));
 }
+
+#[test]
+fn what_succeeded_before_a_failure_is_given_with_it() {
+    let mut ring = Late::ring(1000, RingConfig::new(16, 16));
+    stage(&mut ring, 3);
+    ring.doorbell().expect("posted");
+    let last = ring.provider().posted[2];
+    ring.provider_mut().complete(last, WcStatus::REM_ACCESS_ERR);
+    let mut told = std::vec::Vec::new();
+    assert_eq!(ring.poll_retired(|done| told.push(done.outcome)), Ok(3));
+    let failed = Outcome::Failed(WcStatus::REM_ACCESS_ERR);
+    assert_eq!(told, [Outcome::Confirmed, Outcome::Confirmed, failed]);
+}
+
+#[test]
+fn after_a_lost_post_a_silent_success_is_told_of_to_who_asks_for_all() {
+    let mut ring = Late::ring(1000, RingConfig::new(16, 16));
+    ring.provider_mut().is_lost = true;
+    stage(&mut ring, 2);
+    ring.doorbell().expect_err("lost");
+    let (first, second) = (ring.provider().posted[0], ring.provider().posted[1]);
+    ring.provider_mut().complete(first, WcStatus::SUCCESS);
+    assert_eq!(ring.poll_with(|done| panic!("it is silent: {done:?}")), Ok(0));
+    ring.provider_mut().complete(second, WcStatus::SUCCESS);
+    let mut told = std::vec::Vec::new();
+    assert_eq!(ring.poll_retired(|done| told.push((done.context.get(), done.outcome))), Ok(1));
+    assert_eq!((told, ring.confirmed().get()), (std::vec![(1, Outcome::Confirmed)], 2));
+}
