@@ -67,7 +67,7 @@ impl<P: Provider> Ring<'_, P> {
         each: &mut impl FnMut(Completion),
     ) -> Result<usize, Error> {
         let most = room.unwrap_or(usize::MAX);
-        let mut given = 0;
+        let mut given;
         if self.state == State::Live && most > 0 {
             let want = POLL_BATCH.min(most);
             let (got, first) = self.poll_once::<EACH>(want, each);
