@@ -96,6 +96,7 @@ fn what_is_waited_for_is_signaled_once() {
     let region = RemoteRegion::new(4096, 4096, 1, Usage::WRITE_DST);
     let target = region.target(AlignedOffset::ZERO).expect("within the region");
     ring.atomic_write(target, Word::ne(1), Notify::Always, OpContext::new(7)).expect("room");
+    ring.doorbell().expect("posted");
     ring.drain(Polls(10), |_| {}).expect("confirmed");
     assert_eq!((ring.counters().signaled, ring.counters().posted), (1, 1));
 }
@@ -126,4 +127,33 @@ fn after_a_lost_post_a_silent_success_is_told_of_to_who_asks_for_all() {
     let mut told = std::vec::Vec::new();
     assert_eq!(ring.poll_retired(|done| told.push((done.context.get(), done.outcome))), Ok(1));
     assert_eq!((told, ring.confirmed().get()), (std::vec![(1, Outcome::Confirmed)], 2));
+}
+
+#[test]
+fn every_limit_of_a_ring_is_checked_by_itself() {
+    let capabilities = Capabilities::new(64, 64);
+    let check = |depth, batch| check_config(&RingConfig::new(depth, batch), &capabilities);
+    assert_eq!(check(64, 64), Ok(()));
+    let depth = |got, max| Err(Invalid::Depth { got, min: 1, max });
+    assert_eq!(check(12, 4), depth(12, MAX_SLOTS));
+    assert_eq!(check(16, 6), depth(6, 16));
+    assert_eq!(check(16, 32), depth(32, 16));
+    assert_eq!(check(128, 4), Err(Invalid::SqTooDeep { asked: 128, granted: 64 }));
+    // As deep as a ring may be, and twice that.
+    let most = MAX_SLOTS as u32;
+    let deep = Capabilities::new(u32::MAX, u32::MAX);
+    assert_eq!(check_config(&RingConfig::new(most, 4), &deep), Ok(()));
+    if let Some(more) = most.checked_mul(2) {
+        let refused = check_config(&RingConfig::new(more, 4), &deep);
+        assert_eq!(refused, depth(more.into(), MAX_SLOTS));
+    }
+    let mut little = capabilities;
+    little.max_inline = 7;
+    let refused = check_config(&RingConfig::new(16, 4), &little);
+    assert_eq!(refused, Err(Invalid::InlineTooSmall { granted: 7 }));
+    little.native_atomic_write = true;
+    assert_eq!(check_config(&RingConfig::new(16, 4), &little), Ok(()));
+    little.max_inline = 8;
+    little.native_atomic_write = false;
+    assert_eq!(check_config(&RingConfig::new(16, 4), &little), Ok(()));
 }
