@@ -18,13 +18,15 @@ pub(super) struct Late {
     pub(super) posted: std::vec::Vec<u64>,
     /// Whether posts fail without saying how much they took.
     pub(super) is_lost: bool,
+    /// What posts are refused with, if they are.
+    pub(super) refuses: Option<Errno>,
 }
 
 impl Late {
     /// A ring over it, whose completions come after so many empty polls each.
     pub(super) fn ring(empty_polls: u32, config: RingConfig) -> Ring<'static, Late> {
         let (due, posted) = (VecDeque::new(), std::vec::Vec::new());
-        let provider = Late { empty_polls, due, posted, is_lost: false };
+        let provider = Late { empty_polls, due, posted, is_lost: false, refuses: None };
         Ring::boxed(provider, config).expect("a ring")
     }
 
@@ -40,6 +42,9 @@ impl Provider for Late {
     }
 
     fn post(&mut self, chain: Chain<'_>) -> Result<(), PostError> {
+        if let Some(errno) = self.refuses {
+            return Err(PostError::Refused { taken: 0, errno });
+        }
         for request in chain.requests() {
             self.posted.push(request.wr().wr_id);
             if request.wr().send_flags & SEND_SIGNALED != 0 {

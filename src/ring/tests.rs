@@ -157,3 +157,17 @@ fn every_limit_of_a_ring_is_checked_by_itself() {
     little.native_atomic_write = false;
     assert_eq!(check_config(&RingConfig::new(16, 4), &little), Ok(()));
 }
+
+#[test]
+fn a_provider_that_is_full_is_counted_as_that() {
+    let mut ring = Late::ring(1000, RingConfig::new(16, 16));
+    stage(&mut ring, 1);
+    ring.doorbell().expect("posted");
+    ring.provider_mut().refuses = Some(Errno::ENOMEM);
+    stage(&mut ring, 1);
+    assert!(matches!(ring.doorbell(), Err(Error::Full { .. })));
+    assert_eq!((ring.counters().full, ring.counters().refused), (1, 1));
+    ring.provider_mut().refuses = Some(Errno::EIO);
+    assert_eq!(ring.doorbell(), Err(Error::Provider(Errno::EIO)));
+    assert_eq!((ring.counters().full, ring.counters().refused, ring.staged()), (1, 2, 1));
+}
