@@ -76,7 +76,8 @@ fn stale_failures_are_counted_and_change_nothing() {
     assert_eq!(poll_after(first, failed), (Ok(1), 1, true, 1));
     assert_eq!(poll_after(first, WcStatus::WR_FLUSH_ERR), (Ok(0), 2, true, 1));
     assert_eq!(poll_after(first.wrapping_sub(1), failed), (Ok(0), 3, true, 1));
-    assert_eq!(poll_after(first.wrapping_add(1), WcStatus::WR_FLUSH_ERR), (Ok(1), 3, true, 0));
+    assert_eq!(poll_after(first.wrapping_add(7), WcStatus::WR_FLUSH_ERR), (Ok(0), 4, true, 1));
+    assert_eq!(poll_after(first.wrapping_add(1), WcStatus::WR_FLUSH_ERR), (Ok(1), 4, true, 0));
 }
 
 #[test]
